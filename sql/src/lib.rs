@@ -1,0 +1,1 @@
+//! Highwater sql.

@@ -1,0 +1,170 @@
+//! The catalog: the named objects of a database as plain data.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+
+use crate::statement::{Include, ObjectKind};
+use crate::stream_plan::StreamPlan;
+
+/// Numbers an object for as long as the database lives; never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub u32);
+
+/// All objects by name. Cheap to clone: a snapshot to plan against.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    objects: BTreeMap<String, Arc<Object>>,
+}
+
+/// A named object.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Its number.
+    pub id: ObjectId,
+    /// Its name.
+    pub name: String,
+    /// The statement that makes it again, as stored (columns found by a probe written in, secrets as given).
+    pub definition: String,
+    /// Names of the objects that it reads, sorted.
+    pub depends_on: Vec<String>,
+    /// What it is.
+    pub body: ObjectBody,
+}
+
+/// What an object is.
+#[derive(Debug, Clone)]
+pub enum ObjectBody {
+    /// A source.
+    Source(SourceDef),
+    /// A logical view, kept as its query text.
+    View(ViewDef),
+    /// A materialized view.
+    MaterializedView(MaterializedViewDef),
+    /// A sink.
+    Sink(SinkDef),
+}
+
+/// A source, resolved.
+#[derive(Debug, Clone)]
+pub struct SourceDef {
+    /// All columns in declared order (fields, INCLUDE, generated).
+    pub columns: Vec<ColumnDef>,
+    /// Event time and its watermark expression, as SQL text over the columns.
+    pub watermark: Option<WatermarkDef>,
+    /// The connector's name.
+    pub connector: String,
+    /// `WITH` options after interpolation, without `connector`; lowercase names.
+    pub options: BTreeMap<String, String>,
+    /// Lowercase encode name, absent for row sources.
+    pub encode: Option<String>,
+    /// Options of the encode clause.
+    pub encode_options: BTreeMap<String, String>,
+}
+
+/// A column of a source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDef {
+    /// Its name.
+    pub name: String,
+    /// Its Arrow type.
+    pub data_type: DataType,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+    /// Where its values come from.
+    pub origin: ColumnOrigin,
+}
+
+/// Where the values of a column come from.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ColumnOrigin {
+    /// A field of the record's value, by the column's name.
+    Field,
+    /// Record metadata.
+    Include(Include),
+    /// An expression over the other columns, as SQL text.
+    Generated(String),
+}
+
+/// Event time of a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatermarkDef {
+    /// Index of the event time column.
+    pub column: usize,
+    /// The expression as SQL text.
+    pub expression: String,
+}
+
+/// A logical view.
+#[derive(Debug, Clone)]
+pub struct ViewDef {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its query as SQL text.
+    pub query: String,
+}
+
+/// A materialized view.
+#[derive(Debug, Clone)]
+pub struct MaterializedViewDef {
+    /// How it is kept up to date.
+    pub plan: Arc<StreamPlan>,
+    /// Its query as SQL text.
+    pub query: String,
+}
+
+/// A sink.
+#[derive(Debug, Clone)]
+pub struct SinkDef {
+    /// What it delivers.
+    pub plan: Arc<StreamPlan>,
+    /// The connector's name.
+    pub connector: String,
+    /// `WITH` options after interpolation, without `connector` and `primary_key`.
+    pub options: BTreeMap<String, String>,
+    /// Whether it takes updates and deletes (`FORMAT UPSERT`).
+    pub upsert: bool,
+    /// Columns of the record key (`primary_key`).
+    pub primary_key: Vec<usize>,
+    /// Lowercase encode name, absent where the connector takes rows.
+    pub encode: Option<String>,
+    /// Options of the encode clause.
+    pub encode_options: BTreeMap<String, String>,
+}
+
+impl ObjectBody {
+    /// What kind of object it is.
+    #[must_use]
+    pub fn kind(&self) -> ObjectKind {
+        match self {
+            Self::Source(_) => ObjectKind::Source,
+            Self::View(_) => ObjectKind::View,
+            Self::MaterializedView(_) => ObjectKind::MaterializedView,
+            Self::Sink(_) => ObjectKind::Sink,
+        }
+    }
+}
+
+impl Catalog {
+    /// The object of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Object>> {
+        self.objects.get(name)
+    }
+
+    /// All objects by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.objects.values()
+    }
+
+    /// Adds an object; the caller has checked that the name is free.
+    pub fn insert(&mut self, object: Arc<Object>) {
+        self.objects.insert(object.name.clone(), object);
+    }
+
+    /// Takes an object out.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<Object>> {
+        self.objects.remove(name)
+    }
+}

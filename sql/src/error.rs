@@ -1,0 +1,121 @@
+//! The one error of the front end: a PostgreSQL-style report with its place in the text.
+
+use std::fmt;
+
+/// The SQLSTATE codes that the front end reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqlState {
+    /// 42601
+    SyntaxError,
+    /// 42P01
+    UndefinedTable,
+    /// 42703
+    UndefinedColumn,
+    /// 42883
+    UndefinedFunction,
+    /// 42804
+    DatatypeMismatch,
+    /// 42P07
+    DuplicateTable,
+    /// 42701
+    DuplicateColumn,
+    /// 42809
+    WrongObjectType,
+    /// 2BP01
+    DependentObjectsStillExist,
+    /// 0A000
+    FeatureNotSupported,
+    /// 22023
+    InvalidParameterValue,
+    /// 42P10
+    InvalidColumnReference,
+    /// 42803
+    GroupingError,
+    /// 42702
+    AmbiguousColumn,
+    /// 42P17
+    InvalidObjectDefinition,
+    /// XX000
+    InternalError,
+}
+
+impl SqlState {
+    /// The five characters of the code.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::SyntaxError => "42601",
+            Self::UndefinedTable => "42P01",
+            Self::UndefinedColumn => "42703",
+            Self::UndefinedFunction => "42883",
+            Self::DatatypeMismatch => "42804",
+            Self::DuplicateTable => "42P07",
+            Self::DuplicateColumn => "42701",
+            Self::WrongObjectType => "42809",
+            Self::DependentObjectsStillExist => "2BP01",
+            Self::FeatureNotSupported => "0A000",
+            Self::InvalidParameterValue => "22023",
+            Self::InvalidColumnReference => "42P10",
+            Self::GroupingError => "42803",
+            Self::AmbiguousColumn => "42702",
+            Self::InvalidObjectDefinition => "42P17",
+            Self::InternalError => "XX000",
+        }
+    }
+}
+
+/// An error in a statement. `message` is lowercase without a full stop; `detail` and `hint` are sentences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlError {
+    /// Which SQLSTATE it reports.
+    pub state: SqlState,
+    /// What is wrong.
+    pub message: String,
+    /// The circumstances.
+    pub detail: Option<String>,
+    /// What the user can do.
+    pub hint: Option<String>,
+    /// Where: byte offset into the text that was given to `parse`.
+    pub position: Option<usize>,
+}
+
+impl SqlError {
+    /// An error that says `message`.
+    pub fn new(state: SqlState, message: impl Into<String>) -> Self {
+        Self { state, message: message.into(), detail: None, hint: None, position: None }
+    }
+
+    /// Refuses a construct that is not there (yet), by its name.
+    pub fn unsupported(what: impl fmt::Display) -> Self {
+        Self::new(SqlState::FeatureNotSupported, format!("{what} is not supported"))
+    }
+
+    /// Adds the circumstances.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds what the user can do.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the place, unless one is known already.
+    #[must_use]
+    pub fn at(mut self, position: usize) -> Self {
+        self.position.get_or_insert(position);
+        self
+    }
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SqlError {}

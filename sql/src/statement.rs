@@ -1,0 +1,280 @@
+//! Our statements: what a text says, before any name is looked up.
+
+use std::collections::BTreeMap;
+
+use datafusion::sql::sqlparser::ast;
+
+/// One statement with its own text.
+#[derive(Debug, Clone)]
+pub struct Parsed {
+    /// What it says.
+    pub statement: Statement,
+    /// Its text, without the semicolon, as the user wrote it.
+    pub text: String,
+    /// Byte offset of `text` in the whole script; positions in errors count from the script's start.
+    pub offset: usize,
+}
+
+/// What a statement says.
+#[derive(Debug, Clone)]
+pub enum Statement {
+    /// `CREATE SOURCE`
+    CreateSource(CreateSource),
+    /// `CREATE [OR REPLACE] VIEW`
+    CreateView(CreateView),
+    /// `CREATE MATERIALIZED VIEW`
+    CreateMaterializedView(CreateMaterializedView),
+    /// `CREATE SINK`
+    CreateSink(CreateSink),
+    /// `DROP …`
+    Drop(Drop),
+    /// `SHOW …`
+    Show(Show),
+    /// `DESCRIBE name`
+    Describe(String),
+    /// `EXPLAIN [VERBOSE] …`
+    Explain {
+        /// Everything there is to say.
+        verbose: bool,
+        /// What is explained: a query, CREATE MATERIALIZED VIEW or CREATE SINK.
+        statement: Box<Statement>,
+    },
+    /// `SELECT`, `VALUES`, `WITH`
+    Query(Box<ast::Query>),
+    /// `SUBSCRIBE [TO] name | (query) [WITH (…)]`: read by the embedding API's `subscribe`.
+    Subscribe(Subscribe),
+    /// `CHECKPOINT`
+    Checkpoint,
+    /// `SET name = value` of a session setting.
+    Set {
+        /// Lowercase name.
+        name: String,
+        /// Its new value; `None` for DEFAULT.
+        value: Option<String>,
+    },
+    /// `ALTER MATERIALIZED VIEW | SINK name RESUME` after a FAILED state.
+    Resume {
+        /// What kind of object.
+        kind: ObjectKind,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Kinds of named objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// A stream read through a connector.
+    Source,
+    /// A logical view.
+    View,
+    /// A view that is kept up to date and stored.
+    MaterializedView,
+    /// Delivers changes to a connector.
+    Sink,
+}
+
+impl ObjectKind {
+    /// As in messages: "materialized view".
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::View => "view",
+            Self::MaterializedView => "materialized view",
+            Self::Sink => "sink",
+        }
+    }
+}
+
+/// Text options of a `WITH` or `ENCODE … (…)` clause, lowercase name → text, `${ENV}` not yet replaced.
+pub type WithOptions = BTreeMap<String, OptionValue>;
+
+/// The text of an option and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionValue {
+    /// As written (unquoted); `${NAME}` and `${NAME:-default}` are replaced by `options::interpolate`.
+    pub text: String,
+    /// Byte offset of the option's name in the script.
+    pub position: usize,
+}
+
+/// `CREATE SOURCE`
+#[derive(Debug, Clone)]
+pub struct CreateSource {
+    /// Its name, lowercase unless quoted.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// Declared columns; empty: to be found by the probe.
+    pub columns: Vec<SourceColumn>,
+    /// `WATERMARK FOR column AS expression`
+    pub watermark: Option<WatermarkClause>,
+    /// `WITH (…)`
+    pub with: WithOptions,
+    /// Lowercase: `plain`.
+    pub format: String,
+    /// Lowercase: `json`, `bytes`; `None` where the connector gives rows (nexmark, memory).
+    pub encode: Option<String>,
+    /// `ENCODE JSON (…)`
+    pub encode_options: WithOptions,
+}
+
+/// A column of a source.
+#[derive(Debug, Clone)]
+pub struct SourceColumn {
+    /// Its name.
+    pub name: String,
+    /// Its SQL type; `None` for INCLUDE columns without one.
+    pub data_type: Option<ast::DataType>,
+    /// `NOT NULL`
+    pub not_null: bool,
+    /// Where its values come from.
+    pub kind: SourceColumnKind,
+    /// Byte offset of its name in the script.
+    pub position: usize,
+}
+
+/// Where the values of a source column come from.
+#[derive(Debug, Clone)]
+pub enum SourceColumnKind {
+    /// A field of the record's value.
+    Field,
+    /// `AS expression` over the other columns.
+    Generated(ast::Expr),
+    /// `INCLUDE key|partition|offset|timestamp|headers|header 'x' AS name`, `METADATA FROM …`.
+    Include(Include),
+}
+
+/// What an INCLUDE clause takes from the record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Include {
+    /// Its key, BYTEA.
+    Key,
+    /// Its partition, INT.
+    Partition,
+    /// Its offset, BIGINT.
+    Offset,
+    /// Its timestamp, TIMESTAMPTZ.
+    Timestamp,
+    /// All headers, an array of (name, value).
+    Headers,
+    /// One header.
+    Header(String),
+}
+
+/// `WATERMARK FOR column AS expression`
+#[derive(Debug, Clone)]
+pub struct WatermarkClause {
+    /// The event time column.
+    pub column: String,
+    /// Byte offset of the column's name in the script.
+    pub position: usize,
+    /// The watermark that a row carries.
+    pub expression: ast::Expr,
+}
+
+/// `CREATE [OR REPLACE] VIEW`
+#[derive(Debug, Clone)]
+pub struct CreateView {
+    /// Its name.
+    pub name: String,
+    /// `OR REPLACE`
+    pub or_replace: bool,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// Column names, if listed.
+    pub columns: Vec<String>,
+    /// The query.
+    pub query: Box<ast::Query>,
+}
+
+/// `CREATE MATERIALIZED VIEW`
+#[derive(Debug, Clone)]
+pub struct CreateMaterializedView {
+    /// Its name.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// Column names, if listed.
+    pub columns: Vec<String>,
+    /// The query.
+    pub query: Box<ast::Query>,
+    /// `EMIT ON WINDOW CLOSE`
+    pub emit_on_window_close: bool,
+    /// `WITH (…)` settings of the view.
+    pub with: WithOptions,
+}
+
+/// `CREATE SINK`
+#[derive(Debug, Clone)]
+pub struct CreateSink {
+    /// Its name.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// `FROM relation` becomes `SELECT * FROM relation`.
+    pub query: Box<ast::Query>,
+    /// The relation of `FROM relation`.
+    pub from: Option<String>,
+    /// `EMIT ON WINDOW CLOSE` after the query.
+    pub emit_on_window_close: bool,
+    /// `WITH (…)`
+    pub with: WithOptions,
+    /// `plain` or `upsert`.
+    pub format: Option<String>,
+    /// `json`
+    pub encode: Option<String>,
+    /// `ENCODE JSON (…)`
+    pub encode_options: WithOptions,
+}
+
+/// `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`
+#[derive(Debug, Clone)]
+pub struct Drop {
+    /// What kind of objects.
+    pub kind: ObjectKind,
+    /// Their names with their places.
+    pub names: Vec<(String, usize)>,
+    /// `IF EXISTS`
+    pub if_exists: bool,
+    /// `CASCADE`
+    pub cascade: bool,
+}
+
+/// `SHOW …`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Show {
+    /// `SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS`
+    Objects(ObjectKind),
+    /// `SHOW CREATE kind name`; the kind is not needed.
+    Create {
+        /// The kind, if given.
+        kind: Option<ObjectKind>,
+        /// Its name.
+        name: String,
+        /// Where the name stands.
+        position: usize,
+    },
+    /// `SHOW LANES [FROM source]`
+    Lanes(Option<String>),
+    /// `SHOW WATERMARKS`
+    Watermarks,
+    /// `SHOW JOBS`
+    Jobs,
+    /// `SHOW OPTIONS FOR connector`
+    Options(String),
+    /// `SHOW setting`
+    Setting(String),
+}
+
+/// `SUBSCRIBE [TO] name | (query)`
+#[derive(Debug, Clone)]
+pub struct Subscribe {
+    /// The relation, if it is one name.
+    pub relation: Option<String>,
+    /// The query (`SELECT * FROM relation` for a name).
+    pub query: Box<ast::Query>,
+    /// `WITH (…)`: snapshot, progress.
+    pub with: WithOptions,
+}

@@ -1,0 +1,179 @@
+//! The stream plan: what the engine runs. A list of nodes in dependency order; the last one is the result.
+//!
+//! ```text
+//! SourceScan ─▶ Filter ─▶ Project ─▶ Window ─▶ Project ─▶ Aggregate ─▶ Project ─▶ (view or sink)
+//! ```
+//!
+//! Expressions are DataFusion physical expressions, compiled against the schema of the node's input; the engine
+//! evaluates them and knows nothing of SQL.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::physical_expr::PhysicalExpr;
+
+/// A streaming query.
+#[derive(Debug, Clone)]
+pub struct StreamPlan {
+    /// In dependency order: inputs stand before their users; the last is the result.
+    pub nodes: Vec<PlanNode>,
+    /// What the user should know at CREATE ("nothing cleans the state of …").
+    pub notices: Vec<String>,
+}
+
+/// Index of a node in [`StreamPlan::nodes`].
+pub type NodeId = usize;
+
+/// One node.
+#[derive(Debug, Clone)]
+pub struct PlanNode {
+    /// What it does.
+    pub op: StreamOp,
+    /// Where its rows come from.
+    pub inputs: Vec<NodeId>,
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Whether it only ever inserts.
+    pub append_only: bool,
+    /// Columns that identify a row at any time, if some do (group columns).
+    pub key: Option<Vec<usize>>,
+    /// The column that carries event time: every later row has a value at or above the watermark.
+    pub event_time: Option<usize>,
+    /// A stable text of operator, expressions and types; stored with the operator's state and compared at a restart.
+    pub fingerprint: String,
+}
+
+/// What a node does.
+#[derive(Debug, Clone)]
+pub enum StreamOp {
+    /// Reads a source through lanes. At most one per source in a plan.
+    SourceScan(SourceScan),
+    /// Reads the changes of a stored relation (a materialized view), starting with its content.
+    RelationScan {
+        /// Its name.
+        relation: String,
+        /// Which of its columns, in order.
+        columns: Vec<usize>,
+    },
+    /// Keeps rows for which the predicate is true.
+    Filter(Arc<dyn PhysicalExpr>),
+    /// Computes columns.
+    Project(Vec<Projection>),
+    /// Appends `window_start` and `window_end`; a row of a HOP stands in several windows. Rows without event time
+    /// (NULL) stand in none.
+    Window {
+        /// The event time column.
+        time: usize,
+        /// Which windows.
+        kind: WindowKind,
+    },
+    /// Groups by columns and aggregates columns.
+    Aggregate(Aggregate),
+    /// All rows of all inputs, column by column.
+    Union,
+}
+
+/// Reads a source.
+#[derive(Debug, Clone)]
+pub struct SourceScan {
+    /// The source's name.
+    pub source: String,
+    /// Declared columns (indices in `SourceDef::columns`, none of them generated) that are decoded.
+    pub decoded: Vec<usize>,
+    /// Generated columns that are needed, over the decoded ones; appended to them in order (each may use only decoded columns).
+    pub generated: Vec<Projection>,
+    /// The watermark that a row carries, over decoded + generated: Timestamp(µs). Evaluated before any filter.
+    pub watermark: Option<Arc<dyn PhysicalExpr>>,
+    /// Which of decoded + generated the node gives on, in order.
+    pub output: Vec<usize>,
+}
+
+/// A computed column.
+#[derive(Debug, Clone)]
+pub struct Projection {
+    /// What is computed.
+    pub expr: Arc<dyn PhysicalExpr>,
+    /// Its name.
+    pub name: String,
+}
+
+/// Which windows. All in microseconds; `size` and `slide` are positive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowKind {
+    /// Each instant in one window.
+    Tumble {
+        /// Length.
+        size_us: i64,
+        /// Shift of the grid.
+        offset_us: i64,
+    },
+    /// A window starts every `slide_us`; any ratio to the size is allowed.
+    Hop {
+        /// Length.
+        size_us: i64,
+        /// Distance between starts.
+        slide_us: i64,
+        /// Shift of the grid.
+        offset_us: i64,
+    },
+}
+
+/// Groups and aggregates. Output columns: the groups, then the aggregates.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// Group columns of the input. Empty: one group, which is there even for no rows.
+    pub groups: Vec<usize>,
+    /// The aggregates.
+    pub calls: Vec<AggregateCall>,
+    /// When groups are complete, if ever.
+    pub closing: Option<Closing>,
+    /// Whether a group is emitted only when it is complete (`EMIT ON WINDOW CLOSE`).
+    pub emit_on_close: bool,
+}
+
+/// A group is complete, and its state freed, when the watermark is at or past `groups[group] + add_us`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closing {
+    /// Position in [`Aggregate::groups`] of the window column.
+    pub group: usize,
+    /// What leads from that column to the window's end: 0 for `window_end`, the size for `window_start`.
+    pub add_us: i64,
+}
+
+/// One aggregate over columns of the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AggregateCall {
+    /// Which function.
+    pub function: AggregateFunction,
+    /// Its argument column; `None` for `count(*)`.
+    pub argument: Option<usize>,
+    /// A BOOLEAN column: only rows where it is true count.
+    pub filter: Option<usize>,
+    /// Whether equal arguments count once.
+    pub distinct: bool,
+    /// Type of the result.
+    pub result_type: DataType,
+}
+
+/// Aggregate functions with kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AggregateFunction {
+    /// Rows, or rows whose argument is not NULL: Int64.
+    Count,
+    /// Sum of non-NULL arguments. Argument types: Int64 → Decimal128(38,0); Int16/Int32 → Int64; Decimal128(p,s) → Decimal128(38,s); Float32/64 → itself.
+    Sum,
+    /// Average. Integers → Decimal128(38,16); Decimal128(p,s) → Decimal128(38, max(s,16)…); Float32/64 → Float64.
+    Avg,
+    /// Smallest non-NULL argument, its own type.
+    Min,
+    /// Largest non-NULL argument, its own type.
+    Max,
+}
+
+impl StreamPlan {
+    /// The node whose rows are the result.
+    #[must_use]
+    pub fn root(&self) -> &PlanNode {
+        self.nodes.last().expect("a plan has at least one node")
+    }
+}

@@ -1,1 +1,3 @@
-//! Highwater.
+//! Highwater: an embedded SQL streaming database.
+
+mod engine;

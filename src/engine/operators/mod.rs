@@ -1,0 +1,74 @@
+//! Operators: synchronous functions from input deltas to an output delta, with their state.
+//!
+//! An operator does no I/O and reads no clock; time comes in with the step. How the input is cut into steps never
+//! changes what its outputs add up to (INV-9).
+
+use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot};
+
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// What a step tells its operators.
+pub(crate) struct StepContext<'a> {
+    /// Event-time watermark of the operator's inputs at the end of the previous step (µs): windows that it closed are final.
+    pub(crate) closed_to: Option<i64>,
+    /// The same at the end of this step; never less than `closed_to`.
+    pub(crate) watermark: Option<i64>,
+    /// Runs the shards of an operator in parallel.
+    pub(crate) shards: &'a rayon::ThreadPool,
+}
+
+/// A stateful part of a query.
+pub(crate) trait Operator: Send {
+    /// Takes the deltas of one step (of all inputs, in order) and gives the consolidated change of its output: at most
+    /// one −1 and one +1 row per key, −1 rows first.
+    ///
+    /// # Errors
+    /// Fails the query; the operator is not used again.
+    fn step(&mut self, context: &StepContext<'_>, input: &[Delta]) -> Result<Vec<Delta>, EngineError>;
+
+    /// Takes what changed since the last freeze; a swap, not a copy of the values. `None` if nothing changed.
+    fn freeze(&mut self) -> Option<Box<dyn FrozenState>>;
+
+    /// Loads the state that `address` holds in `snapshot`. Called once, before the first step.
+    ///
+    /// # Errors
+    /// State that cannot be read exactly (INV-6).
+    fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError>;
+
+    /// Figures for `hw.operators`.
+    fn stats(&self) -> OperatorStats;
+}
+
+/// State as of a freeze, on its way into a checkpoint.
+pub(crate) trait FrozenState: Send {
+    /// Appends puts and deletes, sorted by key where that is cheap. Runs on the checkpoint thread.
+    ///
+    /// # Errors
+    /// Values that cannot be encoded.
+    fn write(self: Box<Self>, address: StateAddress, writer: &mut CheckpointWriter) -> Result<(), EngineError>;
+}
+
+/// Where an operator's state lies in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StateAddress {
+    /// The view or sink.
+    pub(crate) object: ObjectId,
+    /// The operator's place in the plan.
+    pub(crate) operator: OperatorId,
+}
+
+/// Figures of an operator since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct OperatorStats {
+    /// Rows taken.
+    pub(crate) rows_in: u64,
+    /// Rows given.
+    pub(crate) rows_out: u64,
+    /// Keys in state.
+    pub(crate) state_rows: u64,
+    /// Bytes of state in memory.
+    pub(crate) state_bytes: u64,
+    /// Rows that came after their window had closed.
+    pub(crate) late_rows: u64,
+}

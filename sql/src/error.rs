@@ -35,6 +35,22 @@ pub enum SqlState {
     AmbiguousColumn,
     /// 42P17
     InvalidObjectDefinition,
+    /// 42622
+    NameTooLong,
+    /// 42939
+    ReservedName,
+    /// 54000
+    ProgramLimitExceeded,
+    /// 54001
+    StatementTooComplex,
+    /// 22012
+    DivisionByZero,
+    /// 22003
+    NumericValueOutOfRange,
+    /// 22P02
+    InvalidTextRepresentation,
+    /// 42000, where no closer code of its class is known
+    InvalidStatement,
     /// XX000
     InternalError,
 }
@@ -59,6 +75,14 @@ impl SqlState {
             Self::GroupingError => "42803",
             Self::AmbiguousColumn => "42702",
             Self::InvalidObjectDefinition => "42P17",
+            Self::NameTooLong => "42622",
+            Self::ReservedName => "42939",
+            Self::ProgramLimitExceeded => "54000",
+            Self::StatementTooComplex => "54001",
+            Self::DivisionByZero => "22012",
+            Self::NumericValueOutOfRange => "22003",
+            Self::InvalidTextRepresentation => "22P02",
+            Self::InvalidStatement => "42000",
             Self::InternalError => "XX000",
         }
     }

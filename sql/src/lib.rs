@@ -2,7 +2,9 @@
 
 pub mod catalog;
 pub mod error;
+pub mod parse;
 pub mod statement;
 pub mod stream_plan;
+pub mod suggest;
 
 pub use error::{SqlError, SqlState};

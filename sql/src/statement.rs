@@ -256,6 +256,8 @@ pub enum Show {
         /// Where the name stands.
         position: usize,
     },
+    /// `SHOW TABLES`: there are none.
+    Tables,
     /// `SHOW LANES [FROM source]`
     Lanes(Option<String>),
     /// `SHOW WATERMARKS`

@@ -1,0 +1,391 @@
+//! Statements that are not CREATE: DROP, ALTER … RESUME, SHOW, DESCRIBE, EXPLAIN, SUBSCRIBE, SET, CHECKPOINT.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::create::{create, query_tail, refused_kind, whole_relation};
+use super::cursor::Cursor;
+use super::with::with_clause;
+use crate::error::{SqlError, SqlState};
+use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe};
+use crate::suggest::closest;
+
+/// Takes `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`.
+///
+/// # Errors
+/// A malformed statement, or a kind that is not there.
+pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let position = cursor.position();
+    cursor.expect(&["drop"])?;
+    let Some(kind) = object_kind(cursor) else {
+        return Err(refused_kind(cursor, "DROP", position));
+    };
+    let if_exists = cursor.eat(&["if", "exists"]);
+    let mut names = Vec::new();
+    loop {
+        let name = cursor.object_name("the name of an object")?;
+        names.push((name.text, name.position));
+        if !cursor.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    let cascade = cursor.eat(&["cascade"]);
+    if !cascade {
+        cursor.eat(&["restrict"]);
+    }
+    cursor.expect_end()?;
+    Ok(Statement::Drop(Drop {
+        kind,
+        names,
+        if_exists,
+        cascade,
+    }))
+}
+
+fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
+    let kinds: [(&[&str], ObjectKind); 4] = [
+        (&["source"], ObjectKind::Source),
+        (&["materialized", "view"], ObjectKind::MaterializedView),
+        (&["view"], ObjectKind::View),
+        (&["sink"], ObjectKind::Sink),
+    ];
+    kinds
+        .into_iter()
+        .find(|(words, _)| cursor.eat(words))
+        .map(|(_, kind)| kind)
+}
+
+/// Takes `ALTER MATERIALIZED VIEW | SINK name RESUME`.
+///
+/// # Errors
+/// Any other ALTER.
+pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let position = cursor.position();
+    cursor.expect(&["alter"])?;
+    let Some(kind) = object_kind(cursor) else {
+        return Err(refused_kind(cursor, "ALTER", position));
+    };
+    let name = cursor.object_name("the name of an object")?;
+    let action = match cursor.peek() {
+        Token::Word(word) => word.value.to_uppercase(),
+        _ => return Err(cursor.unexpected("RESUME")),
+    };
+    let resumable = matches!(kind, ObjectKind::MaterializedView | ObjectKind::Sink);
+    if action != "RESUME" || !resumable {
+        let noun = kind.noun().to_uppercase();
+        return Err(SqlError::unsupported(format!("ALTER {noun} … {action}"))
+            .with_hint("ALTER MATERIALIZED VIEW and ALTER SINK take RESUME.")
+            .at(cursor.position()));
+    }
+    cursor.take();
+    cursor.expect_end()?;
+    Ok(Statement::Resume {
+        kind,
+        name: name.text,
+    })
+}
+
+/// Takes a `SHOW` statement.
+///
+/// # Errors
+/// A malformed statement, or something that cannot be shown.
+pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["show"])?;
+    let show = if cursor.eat(&["create"]) {
+        let kind = object_kind(cursor);
+        let name = cursor.object_name("the name of an object")?;
+        Show::Create {
+            kind,
+            name: name.text,
+            position: name.position,
+        }
+    } else if cursor.eat(&["sources"]) {
+        Show::Objects(ObjectKind::Source)
+    } else if cursor.eat(&["materialized", "views"]) {
+        Show::Objects(ObjectKind::MaterializedView)
+    } else if cursor.eat(&["views"]) {
+        Show::Objects(ObjectKind::View)
+    } else if cursor.eat(&["sinks"]) {
+        Show::Objects(ObjectKind::Sink)
+    } else if cursor.eat(&["tables"]) {
+        Show::Tables
+    } else if cursor.eat(&["lanes"]) {
+        let named = cursor.eat(&["from"]) || cursor.eat(&["for"]);
+        Show::Lanes(if named {
+            Some(cursor.object_name("the name of a source")?.text)
+        } else {
+            None
+        })
+    } else if cursor.eat(&["watermarks"]) {
+        Show::Watermarks
+    } else if cursor.eat(&["jobs"]) {
+        Show::Jobs
+    } else if cursor.eat(&["options", "for"]) {
+        Show::Options(connector_name(cursor)?)
+    } else {
+        setting_shown(cursor)?
+    };
+    cursor.expect_end()?;
+    Ok(Statement::Show(show))
+}
+
+fn connector_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    match cursor.peek() {
+        Token::SingleQuotedString(_) => cursor
+            .string("the name of a connector")
+            .map(|name| name.to_lowercase()),
+        _ => cursor.name("the name of a connector").map(|name| name.text),
+    }
+}
+
+fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
+    const LISTS: [&str; 9] = [
+        "sources",
+        "views",
+        "materialized",
+        "sinks",
+        "tables",
+        "lanes",
+        "watermarks",
+        "jobs",
+        "options",
+    ];
+    let position = cursor.position();
+    let refused = [
+        "indexes",
+        "connections",
+        "secrets",
+        "functions",
+        "schemas",
+        "databases",
+        "columns",
+        "clusters",
+    ];
+    if let Some(word) = refused.iter().find(|word| cursor.sees(&[word])) {
+        return Err(SqlError::unsupported(format!("SHOW {}", word.to_uppercase())).at(position));
+    }
+    if cursor.eat(&["all"]) {
+        return Ok(Show::Setting("all".to_owned()));
+    }
+    let name = setting_name(cursor)?;
+    match closest(&name, LISTS.into_iter()) {
+        Some(meant) => {
+            let meant = if meant == "materialized" {
+                "materialized views"
+            } else {
+                meant
+            };
+            Err(SqlError::new(
+                SqlState::SyntaxError,
+                format!("there is no list \"{name}\" to show"),
+            )
+            .with_hint(format!("Did you mean SHOW {}?", meant.to_uppercase()))
+            .at(position))
+        }
+        None => Ok(Show::Setting(name)),
+    }
+}
+
+/// The name of a setting, which may have dots; the two that SQL writes as words are called as PostgreSQL calls them.
+fn setting_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    if cursor.eat(&["time", "zone"]) {
+        return Ok("timezone".to_owned());
+    }
+    if cursor.eat(&["transaction", "isolation", "level"]) {
+        return Ok("transaction_isolation".to_owned());
+    }
+    let mut name = cursor.name("the name of a setting")?.text;
+    while cursor.eat_token(&Token::Period) {
+        name = format!("{name}.{}", cursor.name("the name of a setting")?.text);
+    }
+    Ok(name.to_lowercase())
+}
+
+/// Takes `DESCRIBE name`.
+///
+/// # Errors
+/// A malformed statement.
+pub(crate) fn describe(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    if !cursor.eat(&["describe"]) {
+        cursor.expect(&["desc"])?;
+    }
+    if let Some((words, _)) = KIND_WORDS
+        .iter()
+        .find(|(words, kind)| cursor.sees(words) && names_next(cursor, *kind))
+    {
+        cursor.eat(words);
+    }
+    let name = cursor.object_name("the name of a relation")?;
+    cursor.expect_end()?;
+    Ok(Statement::Describe(name.text))
+}
+
+const KIND_WORDS: [(&[&str], usize); 4] = [
+    (&["materialized", "view"], 2),
+    (&["source"], 1),
+    (&["view"], 1),
+    (&["sink"], 1),
+];
+
+fn names_next(cursor: &Cursor<'_>, after: usize) -> bool {
+    matches!(cursor.peek_nth(after), Token::Word(_))
+}
+
+/// Takes `EXPLAIN [VERBOSE] statement`.
+///
+/// # Errors
+/// A malformed statement, or one that has no plan.
+pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["explain"])?;
+    let position = cursor.position();
+    for word in ["analyze", "why", "analyse"] {
+        if cursor.sees(&[word]) {
+            return Err(SqlError::unsupported(format!("EXPLAIN {}", word.to_uppercase())).at(position));
+        }
+    }
+    let mut verbose = cursor.eat(&["verbose"]);
+    if !verbose && *cursor.peek() == Token::LParen && super::script::is_word(cursor.peek_nth(1), &["verbose"])
+    {
+        cursor.take();
+        verbose = cursor.eat(&["verbose"]) && !cursor.eat(&["false"]) && !cursor.eat(&["off"]);
+        if verbose && !cursor.eat(&["true"]) {
+            cursor.eat(&["on"]);
+        }
+        cursor.expect_token(&Token::RParen)?;
+    }
+    let position = cursor.position();
+    let statement = if cursor.sees(&["create"]) {
+        create(cursor)?
+    } else {
+        query(cursor)?
+    };
+    if matches!(statement, Statement::CreateSource(_)) {
+        return Err(SqlError::unsupported("EXPLAIN of CREATE SOURCE")
+            .with_detail("A source has no plan; the query that reads it has one.")
+            .at(position));
+    }
+    Ok(Statement::Explain {
+        verbose,
+        statement: Box::new(statement),
+    })
+}
+
+/// Takes a query that is a statement of its own.
+///
+/// # Errors
+/// A malformed query.
+pub(crate) fn query(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let tail = query_tail(cursor)?;
+    if let Some(position) = tail.emit {
+        return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE in a SELECT")
+            .with_detail("A SELECT answers once, from what is there now.")
+            .with_hint("Write it in CREATE MATERIALIZED VIEW or CREATE SINK.")
+            .at(position));
+    }
+    cursor.expect_end()?;
+    Ok(Statement::Query(tail.query))
+}
+
+/// Takes `SUBSCRIBE [TO] name | (query) [WITH (…)]`.
+///
+/// # Errors
+/// A malformed statement.
+pub(crate) fn subscribe(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["subscribe"])?;
+    cursor.eat(&["to"]);
+    let (query, relation) = if *cursor.peek() == Token::LParen {
+        let tail = query_tail(cursor)?;
+        if let Some(position) = tail.emit {
+            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE in SUBSCRIBE").at(position));
+        }
+        (tail.query, None)
+    } else {
+        let (query, name) = whole_relation(cursor)?;
+        (query, Some(name))
+    };
+    let with = with_clause(cursor)?.unwrap_or_default();
+    cursor.expect_end()?;
+    Ok(Statement::Subscribe(Subscribe {
+        relation,
+        query,
+        with,
+    }))
+}
+
+/// Takes `CHECKPOINT`.
+///
+/// # Errors
+/// Something follows it.
+pub(crate) fn checkpoint(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["checkpoint"])?;
+    cursor.expect_end()?;
+    Ok(Statement::Checkpoint)
+}
+
+/// Takes `SET [SESSION] name {= | TO} value | DEFAULT`, `SET TIME ZONE value`.
+///
+/// # Errors
+/// A malformed statement, or a SET that is not one of a session setting.
+pub(crate) fn set(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let position = cursor.position();
+    cursor.expect(&["set"])?;
+    let refused: [&[&str]; 6] = [
+        &["local"],
+        &["transaction"],
+        &["session", "characteristics"],
+        &["session", "authorization"],
+        &["role"],
+        &["constraints"],
+    ];
+    if let Some(words) = refused.iter().find(|words| cursor.sees(words)) {
+        return Err(SqlError::unsupported(format!("SET {}", words.join(" ").to_uppercase())).at(position));
+    }
+    cursor.eat(&["session"]);
+    let time_zone = cursor.sees(&["time", "zone"]);
+    let name = setting_name(cursor)?;
+    if !time_zone && !cursor.eat_token(&Token::Eq) {
+        cursor.expect(&["to"])?;
+    }
+    let value = if cursor.eat(&["default"]) {
+        None
+    } else {
+        Some(setting_value(cursor)?)
+    };
+    cursor.expect_end()?;
+    Ok(Statement::Set { name, value })
+}
+
+/// Values with commas between, as text.
+fn setting_value(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
+    let mut values = Vec::new();
+    loop {
+        let minus = if cursor.eat_token(&Token::Minus) { "-" } else { "" };
+        values.push(match cursor.peek() {
+            Token::Number(digits, _) => format!("{minus}{digits}"),
+            Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) if minus.is_empty() => {
+                text.clone()
+            }
+            Token::Word(word) if minus.is_empty() && word.quote_style.is_some() => word.value.clone(),
+            Token::Word(word) if minus.is_empty() => word.value.to_lowercase(),
+            _ => return Err(cursor.unexpected("a value")),
+        });
+        cursor.take();
+        if !cursor.eat_token(&Token::Comma) {
+            return Ok(values.join(", "));
+        }
+    }
+}
+
+/// Takes `RESET name`.
+///
+/// # Errors
+/// A malformed statement, RESET ALL.
+pub(crate) fn reset(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let position = cursor.position();
+    cursor.expect(&["reset"])?;
+    if cursor.sees(&["all"]) {
+        return Err(SqlError::unsupported("RESET ALL").at(position));
+    }
+    let name = setting_name(cursor)?;
+    cursor.expect_end()?;
+    Ok(Statement::Set { name, value: None })
+}

@@ -1,0 +1,99 @@
+//! PostgreSQL's syntax for sqlparser, with a bound on the work that a text can cause.
+
+use std::any::TypeId;
+use std::cell::Cell;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// [`PostgreSqlDialect`], which gives up after a number of expression prefixes. sqlparser tries several readings of a
+/// text one after the other; nested, the number of readings doubles with each level.
+#[derive(Debug)]
+pub(crate) struct HighwaterDialect {
+    inner: PostgreSqlDialect,
+    prefixes_left: Cell<u64>,
+}
+
+impl Default for HighwaterDialect {
+    fn default() -> Self {
+        Self::for_tokens(0)
+    }
+}
+
+impl HighwaterDialect {
+    /// A dialect for one text of this many tokens.
+    pub(crate) fn for_tokens(tokens: usize) -> Self {
+        Self {
+            inner: PostgreSqlDialect {},
+            prefixes_left: Cell::new(10_000 + 64 * tokens as u64),
+        }
+    }
+}
+
+/// Forwards to [`PostgreSqlDialect`] what it overrides.
+macro_rules! as_postgres {
+    ($($name:ident)*) => { $(fn $name(&self) -> bool { self.inner.$name() })* };
+}
+
+impl Dialect for HighwaterDialect {
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        self.inner.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        self.inner.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        self.inner.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        self.inner.is_identifier_part(ch)
+    }
+
+    fn is_reserved_for_identifier(&self, keyword: Keyword) -> bool {
+        self.inner.is_reserved_for_identifier(keyword)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        self.inner.is_custom_operator_part(ch)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        self.inner.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        self.inner.prec_value(precedence)
+    }
+
+    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        match self.prefixes_left.get() {
+            0 => Some(Err(ParserError::RecursionLimitExceeded)),
+            left => {
+                self.prefixes_left.set(left - 1);
+                None
+            }
+        }
+    }
+
+    as_postgres! {
+        supports_unicode_string_literal supports_filter_during_aggregation supports_group_by_expr
+        allow_extract_custom allow_extract_single_quotes supports_create_index_with_clause
+        supports_explain_with_utility_options supports_listen_notify supports_factorial_operator
+        supports_bitwise_shift_operators supports_comment_on supports_load_extension
+        supports_named_fn_args_with_colon_operator supports_named_fn_args_with_expr_name supports_empty_projections
+        supports_nested_comments supports_string_escape_constant supports_numeric_literal_underscores
+        supports_array_typedef_with_brackets supports_geometric_types supports_set_names
+        supports_alter_column_type_using supports_notnull_operator supports_interval_options
+        supports_insert_table_alias supports_create_table_like_parenthesized supports_select_wildcard_with_alias
+        supports_comma_separated_trim supports_xml_expressions
+    }
+}

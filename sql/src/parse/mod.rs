@@ -1,0 +1,244 @@
+//! Text to statements.
+//!
+//! ```text
+//! script ─▶ tokens (script) ─▶ statements' tokens ─▶ our spelling (flink) ─▶ Statement (create, source, commands)
+//!                                                                              └▶ queries, expressions, types: sqlparser
+//! ```
+//!
+//! Positions in errors and in [`Statement`]s are byte offsets into the whole script; [`offset_of`] gives them for
+//! places in sqlparser's AST.
+
+mod commands;
+mod create;
+mod cursor;
+mod dialect;
+mod flink;
+mod script;
+mod source;
+mod with;
+
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+
+use self::cursor::{Cursor, Name};
+use self::dialect::HighwaterDialect;
+use self::script::StatementTokens;
+use crate::error::{SqlError, SqlState};
+use crate::statement::{Parsed, Statement};
+use crate::suggest::closest;
+
+
+/// Words that begin a statement.
+const STARTS: [&str; 15] = [
+    "select",
+    "with",
+    "values",
+    "table",
+    "create",
+    "drop",
+    "alter",
+    "show",
+    "describe",
+    "desc",
+    "explain",
+    "subscribe",
+    "checkpoint",
+    "set",
+    "reset",
+];
+
+/// Words that begin a statement of PostgreSQL or RisingWave that is not there.
+const REFUSED: [&str; 47] = [
+    "begin",
+    "start",
+    "commit",
+    "rollback",
+    "end",
+    "abort",
+    "savepoint",
+    "release",
+    "insert",
+    "update",
+    "delete",
+    "merge",
+    "truncate",
+    "copy",
+    "declare",
+    "fetch",
+    "close",
+    "move",
+    "prepare",
+    "execute",
+    "deallocate",
+    "grant",
+    "revoke",
+    "comment",
+    "analyze",
+    "vacuum",
+    "cluster",
+    "reindex",
+    "lock",
+    "listen",
+    "notify",
+    "unlisten",
+    "discard",
+    "do",
+    "call",
+    "refresh",
+    "import",
+    "load",
+    "use",
+    "flush",
+    "backup",
+    "export",
+    "security",
+    "kill",
+    "wait",
+    "recover",
+    "cancel",
+];
+
+/// Reads all statements of a script, separated by semicolons; empty ones are skipped.
+///
+/// # Errors
+/// The first error in the script, with its byte position: a syntax error, or a construct that is not there, by name.
+/// Nothing of the script is to be run then.
+pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+    script::split(sql)?
+        .into_iter()
+        .map(|statement| parse_one(sql, statement))
+        .collect()
+}
+
+/// Whether `sql` ends in a complete statement: its last token is a semicolon, and no quote, comment or parenthesis is
+/// open. A shell reads on until then. `false` for a text without a statement.
+#[must_use]
+pub fn is_complete(sql: &str) -> bool {
+    script::is_complete(sql)
+}
+
+/// Byte offset in the script of a place in the AST of one of its statements; `None` where sqlparser knows no place.
+///
+/// All spans of our ASTs are on line 1 and count bytes as columns.
+#[must_use]
+pub fn offset_of(place: Location) -> Option<usize> {
+    script::offset_of(place)
+}
+
+/// Reads one expression, as the catalog stores them.
+///
+/// # Errors
+/// The text is not one expression; positions count from its start.
+pub fn parse_expression(sql: &str) -> Result<ast::Expr, SqlError> {
+    with_cursor(sql, |cursor| {
+        let expression = cursor.expression()?;
+        cursor.expect_end()?;
+        Ok(expression)
+    })
+}
+
+/// Reads one query, as the catalog stores them.
+///
+/// # Errors
+/// The text is not one query; positions count from its start.
+pub fn parse_query(sql: &str) -> Result<Box<ast::Query>, SqlError> {
+    with_cursor(sql, |cursor| {
+        let end = cursor.tokens().len();
+        cursor.query_to(end)
+    })
+}
+
+/// Reads one type.
+///
+/// # Errors
+/// The text is not one type; positions count from its start.
+pub(crate) fn parse_data_type(sql: &str) -> Result<ast::DataType, SqlError> {
+    with_cursor(sql, |cursor| {
+        let data_type = cursor.data_type()?;
+        cursor.expect_end()?;
+        Ok(data_type)
+    })
+}
+
+/// A query that we wrote ourselves for something at `position`.
+fn query_at(sql: &str, position: usize) -> Result<Box<ast::Query>, SqlError> {
+    parse_query(sql).map_err(|mut error| {
+        error.position = Some(position);
+        error
+    })
+}
+
+fn with_cursor<T>(
+    sql: &str,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, SqlError>,
+) -> Result<T, SqlError> {
+    let mut statements = script::split(sql)?;
+    let (Some(mut statement), None) = (statements.pop(), statements.pop()) else {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "syntax error: one expression or query is wanted",
+        )
+        .at(0));
+    };
+    statement.tokens = flink::rewrite(statement.tokens);
+    let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
+    read(&mut Cursor::new(sql, &statement, &dialect))
+}
+
+fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {
+    statement.tokens = flink::rewrite(statement.tokens);
+    let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
+    let mut cursor = Cursor::new(sql, &statement, &dialect);
+    let parsed = dispatch(&mut cursor)?;
+    let bytes = statement.bytes.clone();
+    Ok(Parsed {
+        statement: parsed,
+        text: sql.get(bytes.clone()).unwrap_or_default().to_owned(),
+        offset: bytes.start,
+    })
+}
+
+fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let word = match cursor.peek() {
+        Token::LParen => return commands::query(cursor),
+        Token::Word(word) if word.quote_style.is_none() => word.value.to_lowercase(),
+        _ => return Err(cursor.unexpected("a statement")),
+    };
+    match word.as_str() {
+        "select" | "with" | "values" | "table" => commands::query(cursor),
+        "create" => create::create(cursor),
+        "drop" => commands::drop(cursor),
+        "alter" => commands::alter(cursor),
+        "show" => commands::show(cursor),
+        "describe" | "desc" => commands::describe(cursor),
+        "explain" => commands::explain(cursor),
+        "subscribe" => commands::subscribe(cursor),
+        "checkpoint" => commands::checkpoint(cursor),
+        "set" => commands::set(cursor),
+        "reset" => commands::reset(cursor),
+        other => Err(no_statement(cursor, other)),
+    }
+}
+
+fn no_statement(cursor: &Cursor<'_>, word: &str) -> SqlError {
+    if REFUSED.contains(&word) {
+        return SqlError::unsupported(word.to_uppercase()).at(cursor.position());
+    }
+    let error = cursor.unexpected("a statement");
+    match closest(word, STARTS.into_iter().chain(REFUSED)) {
+        Some(meant) => error.with_hint(format!("Did you mean {}?", meant.to_uppercase())),
+        None => error,
+    }
+}
+
+/// Takes the name of an object that is to be made.
+fn new_name(cursor: &mut Cursor<'_>, what: &str) -> Result<Name, SqlError> {
+    let name = cursor.object_name(what)?;
+    if ["hw", "pg_catalog", "information_schema", "public"].contains(&name.text.as_str()) {
+        let message = format!("name \"{}\" is reserved", name.text);
+        return Err(SqlError::new(SqlState::ReservedName, message)
+            .with_detail("It is the name of a schema.")
+            .at(name.position));
+    }
+    Ok(name)
+}

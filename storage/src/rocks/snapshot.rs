@@ -1,0 +1,123 @@
+//! [`RocksSnapshot`]: a view of an open RocksDB that keeps the database open by itself.
+
+use std::sync::Arc;
+
+use rocksdb::{DB, DBRawIterator, IteratorMode, ReadOptions};
+
+use super::Instance;
+use crate::error::StorageError;
+use crate::family::Family;
+use crate::store::{RowVisitor, Rows, Snapshot};
+
+pub(super) struct RocksSnapshot {
+    /// Borrows from `instance`, so it must drop first: fields drop in the order of their declaration.
+    /// `None` over a secondary, whose instance does not change while it is referred to.
+    snapshot: Option<rocksdb::Snapshot<'static>>,
+    instance: Arc<Instance>,
+}
+
+impl RocksSnapshot {
+    pub(super) fn of_primary(instance: Arc<Instance>) -> Self {
+        let db: *const DB = &raw const instance.db;
+        // SAFETY: the database lies inside the `Arc`, so it does not move and lives as long as
+        // `instance`, which is a field of the same value and drops after `snapshot`. The reference
+        // leaves this value only through methods that bind it to `&self`.
+        let db: &'static DB = unsafe { &*db };
+        Self {
+            snapshot: Some(db.snapshot()),
+            instance,
+        }
+    }
+
+    pub(super) fn of_secondary(instance: Arc<Instance>) -> Self {
+        Self {
+            snapshot: None,
+            instance,
+        }
+    }
+
+    fn options(&self) -> ReadOptions {
+        let mut options = ReadOptions::default();
+        if let Some(snapshot) = &self.snapshot {
+            options.set_snapshot(snapshot);
+        }
+        options
+    }
+
+    fn range_options(&self, from: &[u8], to: Option<&[u8]>) -> ReadOptions {
+        let mut options = self.options();
+        options.set_iterate_lower_bound(from);
+        if let Some(to) = to {
+            options.set_iterate_upper_bound(to);
+        }
+        options
+    }
+
+    fn cursor(&self, family: Family, from: &[u8], to: Option<&[u8]>) -> DBRawIterator<'_> {
+        let options = self.range_options(from, to);
+        self.instance
+            .db
+            .raw_iterator_cf_opt(self.instance.family(family), options)
+    }
+}
+
+impl Snapshot for RocksSnapshot {
+    fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        let db = &self.instance.db;
+        let value = db.get_cf_opt(self.instance.family(family), key, &self.options());
+        value.map_err(|error| StorageError::rocks("read a key", &error))
+    }
+
+    fn scan<'a>(&'a self, family: Family, from: &[u8], to: Option<&[u8]>) -> Result<Rows<'a>, StorageError> {
+        if to.is_some_and(|to| from >= to) {
+            return Ok(Box::new(std::iter::empty()));
+        }
+        let rows = self.instance.db.iterator_cf_opt(
+            self.instance.family(family),
+            self.range_options(from, to),
+            IteratorMode::Start,
+        );
+        Ok(Box::new(rows.map(|row| row.map_err(|error| scan_error(&error)))))
+    }
+
+    fn for_each(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        if to.is_some_and(|to| from >= to) {
+            return Ok(());
+        }
+        let mut cursor = self.cursor(family, from, to);
+        cursor.seek_to_first();
+        while let Some((key, value)) = cursor.item() {
+            if !visit(key, value)? {
+                return Ok(());
+            }
+            cursor.next();
+        }
+        cursor.status().map_err(|error| scan_error(&error))
+    }
+
+    fn last_key(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<Option<Vec<u8>>, StorageError> {
+        if to.is_some_and(|to| from >= to) {
+            return Ok(None);
+        }
+        let mut cursor = self.cursor(family, from, to);
+        cursor.seek_to_last();
+        let key = cursor.key().map(<[u8]>::to_vec);
+        cursor.status().map_err(|error| scan_error(&error))?;
+        Ok(key)
+    }
+}
+
+fn scan_error(error: &rocksdb::Error) -> StorageError {
+    StorageError::rocks("scan a range", error)
+}

@@ -189,6 +189,17 @@ fn the_tests_that_invariants_name_exist() {
 }
 
 #[test]
+fn each_dependency_is_explained() {
+    let documents = Repository::read().documents;
+    let manifests = documents.iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
+    hold(
+        manifests
+            .flat_map(|(path, text)| documents::unexplained_dependencies(path, text, &documents))
+            .collect(),
+    );
+}
+
+#[test]
 fn no_file_names_a_machine() {
     let repository = Repository::read();
     let rust = repository.rust.iter().map(|file| (&file.path, &file.text));

@@ -150,6 +150,31 @@ pub(crate) fn missing_tests(documents: &Documents, functions: &BTreeSet<String>)
         .collect()
 }
 
+/// Every direct dependency has its line in docs/DEPENDENCIES.md.
+pub(crate) fn unexplained_dependencies(manifest: &str, text: &str, documents: &Documents) -> Vec<String> {
+    let explained = documents
+        .get("docs/DEPENDENCIES.md")
+        .map(String::as_str)
+        .unwrap_or_default();
+    let mut faults = Vec::new();
+    let mut section = "";
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        }
+        let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+        let direct = section.ends_with("dependencies]") && !section.starts_with("[workspace");
+        let named =
+            line.starts_with(|char: char| char.is_ascii_lowercase()) && !name.starts_with("highwater");
+        if direct && named && !explained.contains(&format!("`{name}`")) {
+            faults.push(format!(
+                "{manifest}: docs/DEPENDENCIES.md does not say why {name} is there"
+            ));
+        }
+    }
+    faults
+}
+
 /// No path into someone's home in a tracked file.
 pub(crate) fn machine_paths(path: &str, text: &str) -> Vec<String> {
     let homes = [concat!("/ro", "ot/"), concat!("/ho", "me/")];
@@ -242,4 +267,12 @@ fn a_path_of_one_machine_is_caught() {
         machine_paths("a.md", concat!("see /ro", "ot/x\nfine: /tmp/x\n")).len(),
         1
     );
+}
+
+#[test]
+fn an_unexplained_dependency_is_caught() {
+    let page = documents(&[("docs/DEPENDENCIES.md", "| `arrow` | columns |")]);
+    let manifest =
+        "[workspace.dependencies]\nold = \"1\"\n[dependencies]\narrow.workspace = true\nnew = \"1\"\n";
+    assert_eq!(unexplained_dependencies("Cargo.toml", manifest, &page).len(), 1);
 }

@@ -5,6 +5,8 @@
 //! poll → decode → prefix ─▶ queue ─▶ operators in plan order ─▶ views, outbox ─▶ freeze ─▶ one WriteBatch, fsync
 //! ```
 
+pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod error;
 pub(crate) mod operators;
+pub(crate) mod view;

@@ -1,0 +1,1 @@
+//! Random columns of every type that is stored.

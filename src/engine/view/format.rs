@@ -1,0 +1,252 @@
+//! [`ViewFormat`]: how the rows of one view become keys and values, and back.
+//!
+//! ```text
+//! layout   key                                  value
+//! Keyed    its key columns, in order            the other columns
+//! Log      sequence: u64, big-endian            all columns
+//! Bag      all columns                          how often the row is there: varint
+//!
+//! in the store: object 0            header
+//!               object 1 key…       a row
+//! ```
+
+use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use highwater_storage::{ObjectId, layout};
+
+use crate::engine::codec::{KeyCodec, KeyDecoder, RowCodec, RowDecoder};
+use crate::engine::error::EngineError;
+
+/// What identifies a row of a view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ViewLayout {
+    /// At most one row has the same values in these columns. No columns: at most one row.
+    Keyed {
+        /// Which columns of the schema.
+        columns: Vec<usize>,
+    },
+    /// Rows come and never go; they are kept in the order in which they came.
+    Log,
+    /// Equal rows are counted.
+    Bag,
+}
+
+impl ViewLayout {
+    /// The layout for a relation with this key, or none, that only ever inserts, or not.
+    pub(crate) fn choose(key: Option<&[usize]>, append_only: bool) -> Self {
+        match (key, append_only) {
+            (Some(columns), _) => Self::Keyed {
+                columns: columns.to_vec(),
+            },
+            (None, true) => Self::Log,
+            (None, false) => Self::Bag,
+        }
+    }
+}
+
+/// In the key of a row, behind the object; the header has 0 there.
+pub(super) const ROW_TAG: u8 = 1;
+/// Behind the object, in the key of the header.
+pub(super) const HEADER_TAG: u8 = 0;
+/// Length of what stands before the row's own key in the store.
+pub(super) const PREFIX_BYTES: usize = 5;
+
+/// Columns of a view and how they are encoded.
+#[derive(Debug)]
+pub(super) struct ViewFormat {
+    pub(super) object: ObjectId,
+    pub(super) schema: SchemaRef,
+    pub(super) layout: ViewLayout,
+    pub(super) keys: KeyCodec,
+    pub(super) rows: RowCodec,
+    key_columns: Vec<usize>,
+    value_columns: Vec<usize>,
+}
+
+impl ViewFormat {
+    /// For a view of these columns.
+    ///
+    /// # Errors
+    /// Column types that cannot be stored (`0A000`), a key of columns that are not there (internal).
+    pub(super) fn new(object: ObjectId, schema: SchemaRef, layout: ViewLayout) -> Result<Self, EngineError> {
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let (key_columns, value_columns) = match &layout {
+            ViewLayout::Keyed { columns } => (
+                columns.clone(),
+                all.into_iter()
+                    .filter(|column| !columns.contains(column))
+                    .collect(),
+            ),
+            ViewLayout::Log => (Vec::new(), all),
+            ViewLayout::Bag => (all, Vec::new()),
+        };
+        if key_columns.iter().any(|column| *column >= schema.fields().len()) {
+            return Err(EngineError::internal(
+                "a view is keyed by a column that it does not have",
+            ));
+        }
+        let types = |columns: &[usize]| -> Vec<DataType> {
+            columns
+                .iter()
+                .map(|column| schema.field(*column).data_type().clone())
+                .collect()
+        };
+        let (keys, rows) = (
+            KeyCodec::new(&types(&key_columns))?,
+            RowCodec::new(&types(&value_columns))?,
+        );
+        Ok(Self {
+            object,
+            schema,
+            layout,
+            keys,
+            rows,
+            key_columns,
+            value_columns,
+        })
+    }
+
+    /// The columns that are encoded as keys.
+    pub(super) fn key_columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
+        self.key_columns
+            .iter()
+            .map(|column| batch.column(*column).clone())
+            .collect()
+    }
+
+    /// The columns that are encoded as values.
+    pub(super) fn value_columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
+        self.value_columns
+            .iter()
+            .map(|column| batch.column(*column).clone())
+            .collect()
+    }
+
+    /// `batch` with exactly the view's schema: names, and the form of text (plain or views).
+    ///
+    /// # Errors
+    /// Columns of other types, or nulls where the view has none (internal).
+    pub(super) fn conform(&self, batch: &RecordBatch) -> Result<RecordBatch, EngineError> {
+        if batch.num_columns() != self.schema.fields().len() {
+            return Err(EngineError::internal(
+                "a change has another number of columns than its view",
+            ));
+        }
+        let columns = batch
+            .columns()
+            .iter()
+            .zip(self.schema.fields())
+            .map(|(column, field)| {
+                if column.data_type() == field.data_type() {
+                    return Ok(column.clone());
+                }
+                cast(column, field.data_type())
+            });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
+        Ok(record_batch(&self.schema, columns, batch.num_rows())?)
+    }
+
+    /// What the keys of rows start with in the store.
+    pub(super) fn row_prefix(&self) -> [u8; PREFIX_BYTES] {
+        tagged(self.object, ROW_TAG)
+    }
+
+    /// The first key in the store behind all rows.
+    pub(super) fn rows_end(&self) -> [u8; PREFIX_BYTES] {
+        tagged(self.object, ROW_TAG + 1)
+    }
+
+    /// A decoder of rows with the columns `projection` (all for `None`), for about `rows` rows.
+    pub(super) fn decoder(
+        &self,
+        projection: Option<&[usize]>,
+        rows: usize,
+    ) -> Result<Decoder<'_>, EngineError> {
+        let (schema, wanted) = match projection {
+            Some(columns) => (self.schema.project(columns)?.into(), columns.to_vec()),
+            None => (self.schema.clone(), (0..self.schema.fields().len()).collect()),
+        };
+        Ok(Decoder {
+            keys: self
+                .keys
+                .decoder(|position| wanted.contains(&self.key_columns[position]), rows),
+            rows: self
+                .rows
+                .decoder(|position| wanted.contains(&self.value_columns[position]), rows),
+            format: self,
+            schema,
+            wanted,
+            len: 0,
+        })
+    }
+}
+
+/// Gathers decoded rows.
+pub(super) struct Decoder<'f> {
+    format: &'f ViewFormat,
+    keys: KeyDecoder<'f>,
+    rows: RowDecoder<'f>,
+    schema: SchemaRef,
+    wanted: Vec<usize>,
+    len: usize,
+}
+
+impl Decoder<'_> {
+    /// How many rows it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// Bytes that are no such row (`XX001`).
+    pub(super) fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        match self.format.layout {
+            ViewLayout::Keyed { .. } => {
+                self.keys.append(key)?;
+                self.rows.append(value)?;
+            }
+            ViewLayout::Log => self.rows.append(value)?,
+            ViewLayout::Bag => self.keys.append(key)?,
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The rows as a batch.
+    ///
+    /// # Errors
+    /// Bytes that are no such rows (`XX001`), or too many of them.
+    pub(super) fn finish(self) -> Result<RecordBatch, EngineError> {
+        let (keys, rows) = (self.keys.finish()?, self.rows.finish()?);
+        let decoded = |column: &usize| -> Option<ArrayRef> {
+            let of = |columns: &[usize]| columns.iter().position(|own| own == column);
+            match of(&self.format.key_columns) {
+                Some(position) => keys[position].clone(),
+                None => rows[of(&self.format.value_columns)?].clone(),
+            }
+        };
+        let columns = self.wanted.iter().map(decoded).collect::<Option<Vec<_>>>();
+        let columns =
+            columns.expect("each column is in the key or in the value, and the wanted ones were decoded");
+        Ok(record_batch(&self.schema, columns, self.len)?)
+    }
+}
+
+/// A batch that may have no columns.
+pub(super) fn record_batch(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, arrow::error::ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+}
+
+fn tagged(object: ObjectId, tag: u8) -> [u8; PREFIX_BYTES] {
+    let [a, b, c, d] = layout::view_prefix(object);
+    [a, b, c, d, tag]
+}

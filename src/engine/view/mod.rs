@@ -1,0 +1,282 @@
+//! The rows of materialized views: what changed since the last checkpoint in memory, over the rows in the store.
+//!
+//! ```text
+//!                      ┌─ dirty:  keys changed since the last freeze ◀─ apply (end of a step)
+//! reader = Arcs of     ├─ frozen: keys on their way into a checkpoint ─▶ FrozenView::write (checkpoint thread)
+//!                      └─ a snapshot of the store ◀─ commit, then thaw
+//! ```
+//!
+//! A reader sees the end of one step for as long as it likes and holds up none (INV-9): it shares the memory of the dirty
+//! rows, which is copied part by part when a later step writes to it. Rows of a checkpoint that failed stay frozen and go
+//! into the next one.
+
+mod change;
+mod format;
+mod header;
+mod log;
+mod overlay;
+mod reader;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use foldhash::fast::RandomState;
+use highwater_storage::{CheckpointWriter, Family, ObjectId, Store};
+
+use self::change::ChangeBody;
+pub(crate) use self::change::ViewChange;
+use self::format::ViewFormat;
+pub(crate) use self::format::ViewLayout;
+use self::header::Counters;
+use self::log::Log;
+use self::overlay::{Overlay, SortedEntries};
+pub(crate) use self::reader::ViewReader;
+pub(crate) use self::scan::{DeltaScan, ViewScan};
+use crate::engine::codec::take_varint;
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// The rows of a view.
+pub(crate) struct ViewStore {
+    store: Arc<dyn Store>,
+    format: Arc<ViewFormat>,
+    dirty: Dirty,
+    frozen: Option<Dirty>,
+    counters: Counters,
+}
+
+/// Changed rows in memory.
+#[derive(Debug, Clone)]
+enum Dirty {
+    /// Of a view with a key, or a bag.
+    Keys(Overlay),
+    /// Of a log.
+    Log(Log),
+}
+
+/// Rows as of a freeze, on their way into a checkpoint.
+#[derive(Debug)]
+pub(crate) struct FrozenView {
+    format: Arc<ViewFormat>,
+    dirty: Dirty,
+    counters: Counters,
+}
+
+impl ViewStore {
+    /// Opens the rows of the view `object`, which the store may know already.
+    ///
+    /// # Errors
+    /// Column types that cannot be stored (`0A000`), stored rows that do not fit schema and layout (`XX001`).
+    pub(crate) fn open(
+        store: Arc<dyn Store>,
+        object: ObjectId,
+        schema: SchemaRef,
+        layout: ViewLayout,
+    ) -> Result<Self, EngineError> {
+        let format = ViewFormat::new(object, schema, layout)?;
+        let counters = header::read(&format, &*store.snapshot())?;
+        let dirty = match format.layout {
+            ViewLayout::Keyed { .. } | ViewLayout::Bag => Dirty::Keys(Overlay::new(RandomState::default())),
+            ViewLayout::Log => Dirty::Log(Log::default()),
+        };
+        Ok(Self {
+            store,
+            format: Arc::new(format),
+            dirty,
+            frozen: None,
+            counters,
+        })
+    }
+
+    /// The columns of the rows.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.format.schema
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.counters.rows
+    }
+
+    /// Bytes of memory that changed rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.dirty.bytes() + self.frozen.as_ref().map_or(0, Dirty::bytes)
+    }
+
+    /// Encodes the change of a step, to be applied before anything else is prepared. `deltas` are what an operator's step
+    /// gives: for a view with a key at most one −1 and one +1 row per key.
+    ///
+    /// # Errors
+    /// A change that cannot be of this view: rows taken away that are not there, columns that do not fit (internal); too much
+    /// memory (`53200`), rows too large (`54000`), a store that cannot be read.
+    pub(crate) fn prepare(&self, deltas: &[Delta]) -> Result<ViewChange, EngineError> {
+        let change = match (&self.format.layout, &self.dirty) {
+            (ViewLayout::Keyed { .. }, Dirty::Keys(overlay)) => change::keyed(&self.format, overlay, deltas),
+            (_, Dirty::Keys(overlay)) => {
+                change::bag(&self.format, overlay, deltas, |hash, key| self.count(hash, key))
+            }
+            (_, Dirty::Log(_)) => change::append(&self.format, deltas),
+        }?;
+        if self.counters.rows.checked_add_signed(change.rows).is_none() {
+            return Err(EngineError::internal("more rows are taken away than a view has"));
+        }
+        if let ChangeBody::Keys(changes) = &change.body {
+            let arena_bytes = self.dirty.arena_bytes_max()
+                + self.frozen.as_ref().map_or(0, Dirty::arena_bytes_max)
+                + changes.bytes();
+            if u32::try_from(arena_bytes).is_err() {
+                return Err(EngineError::new(
+                    "53200",
+                    "a view has too many rows that are not checkpointed yet",
+                )
+                .with_hint("Lower checkpoint_interval, or see in hw.checkpoints why none succeeds."));
+            }
+        }
+        Ok(change)
+    }
+
+    /// Applies what was prepared last. Short: no encoding, no I/O.
+    pub(crate) fn apply(&mut self, change: ViewChange) {
+        let rows = self.counters.rows.checked_add_signed(change.rows);
+        self.counters.rows = rows.expect("prepare has refused a change that takes away too many rows");
+        match (change.body, &mut self.dirty) {
+            (ChangeBody::Keys(changes), Dirty::Keys(overlay)) => changes.apply(overlay),
+            (ChangeBody::Append(batches), Dirty::Log(log)) => {
+                for batch in batches {
+                    self.counters.next_sequence = log.append(self.counters.next_sequence, batch);
+                }
+            }
+            (ChangeBody::Keys(_), Dirty::Log(_)) | (ChangeBody::Append(_), Dirty::Keys(_)) => {
+                unreachable!("a change is applied to the view that prepared it")
+            }
+        }
+    }
+
+    /// Takes all rows that are not durable for a checkpoint: those changed since the last freeze, and those of a checkpoint
+    /// that failed. `None` if there are none. No earlier checkpoint may still be on its way.
+    pub(crate) fn freeze(&mut self) -> Option<FrozenView> {
+        let fresh = self.dirty.emptied();
+        let dirty = std::mem::replace(&mut self.dirty, fresh);
+        let frozen = match self.frozen.take() {
+            None if dirty.is_empty() => return None,
+            None => dirty,
+            Some(mut failed) => {
+                failed.absorb(dirty);
+                failed
+            }
+        };
+        self.frozen = Some(frozen.clone());
+        Some(FrozenView {
+            format: Arc::clone(&self.format),
+            dirty: frozen,
+            counters: self.counters,
+        })
+    }
+
+    /// Forgets the frozen rows: the checkpoint that has them is in the store. Readers made from now on take a snapshot of
+    /// the store that has them.
+    pub(crate) fn thaw(&mut self) {
+        self.frozen = None;
+    }
+
+    /// A reader of the rows as they are now.
+    pub(crate) fn reader(&self) -> ViewReader {
+        let layers = std::iter::once(&self.dirty).chain(&self.frozen);
+        ViewReader::new(
+            Arc::clone(&self.format),
+            layers.filter(|layer| !layer.is_empty()).cloned().collect(),
+            self.store.snapshot(),
+            self.counters.rows,
+        )
+    }
+
+    /// How often a row of a bag is there.
+    fn count(&self, hash: u64, key: &[u8]) -> Result<u64, EngineError> {
+        for layer in std::iter::once(&self.dirty).chain(&self.frozen) {
+            if let Dirty::Keys(overlay) = layer
+                && let Some(entry) = overlay.get(hash, key)
+            {
+                return entry.value.map_or(Ok(0), read_count);
+            }
+        }
+        let key = [&self.format.row_prefix()[..], key].concat();
+        self.store
+            .get(Family::Views, &key)?
+            .map_or(Ok(0), |value| read_count(&value))
+    }
+}
+
+impl FrozenView {
+    /// Adds the rows to a checkpoint, in key order, and the view's header. Runs on the checkpoint thread.
+    pub(crate) fn write(self, writer: &mut CheckpointWriter) -> Result<(), EngineError> {
+        header::write(&self.format, self.counters, writer);
+        match self.dirty {
+            Dirty::Log(log) => log.write(&self.format, writer),
+            Dirty::Keys(overlay) => {
+                let entries = SortedEntries::new(vec![overlay]);
+                let mut key = vec![format::ROW_TAG];
+                for entry in entries.iter() {
+                    key.truncate(1);
+                    key.extend_from_slice(entry.key);
+                    match entry.value {
+                        Some(value) => writer.put_view(self.format.object, &key, value),
+                        None => writer.delete_view(self.format.object, &key),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Dirty {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Keys(overlay) => overlay.is_empty(),
+            Self::Log(log) => log.is_empty(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Keys(overlay) => overlay.bytes(),
+            Self::Log(log) => log.bytes(),
+        }
+    }
+
+    fn arena_bytes_max(&self) -> usize {
+        match self {
+            Self::Keys(overlay) => overlay.arena_bytes_max(),
+            Self::Log(_) => 0,
+        }
+    }
+
+    fn emptied(&self) -> Self {
+        match self {
+            Self::Keys(overlay) => Self::Keys(overlay.emptied()),
+            Self::Log(_) => Self::Log(Log::default()),
+        }
+    }
+
+    fn absorb(&mut self, newer: Self) {
+        match (self, newer) {
+            (Self::Keys(older), Self::Keys(newer)) => older.absorb(&newer),
+            (Self::Log(older), Self::Log(newer)) => older.absorb(newer),
+            (Self::Keys(_), Self::Log(_)) | (Self::Log(_), Self::Keys(_)) => {
+                unreachable!("the layout of a view never changes")
+            }
+        }
+    }
+}
+
+/// The count in a value of a bag.
+fn read_count(mut value: &[u8]) -> Result<u64, EngineError> {
+    match take_varint(&mut value) {
+        Some(count) if value.is_empty() && count > 0 => Ok(count),
+        _ => Err(EngineError::recovery("a stored row is corrupt").with_detail("Its count cannot be read.")),
+    }
+}

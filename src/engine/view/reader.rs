@@ -1,0 +1,125 @@
+//! [`ViewReader`]: a view as it was at the end of a step.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
+use highwater_storage::{Family, Snapshot};
+use parking_lot::Mutex;
+
+use super::Dirty;
+use super::format::{ViewFormat, ViewLayout};
+use super::scan::{DeltaScan, ViewScan};
+use crate::engine::error::EngineError;
+
+/// Reads the rows of a view at one instant, however long it takes; clones read the same rows.
+#[derive(Clone)]
+pub(crate) struct ViewReader {
+    pub(super) format: Arc<ViewFormat>,
+    /// Changed rows, newest first; none of them empty.
+    pub(super) layers: Vec<Dirty>,
+    /// What lies below. Locked for as long as a batch is read.
+    pub(super) snapshot: Arc<Mutex<Box<dyn Snapshot>>>,
+    rows: u64,
+}
+
+impl ViewReader {
+    pub(super) fn new(
+        format: Arc<ViewFormat>,
+        layers: Vec<Dirty>,
+        snapshot: Box<dyn Snapshot>,
+        rows: u64,
+    ) -> Self {
+        Self {
+            format,
+            layers,
+            snapshot: Arc::new(Mutex::new(snapshot)),
+            rows,
+        }
+    }
+
+    /// The columns of the rows.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.format.schema
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The columns that identify a row, if some do.
+    pub(crate) fn key(&self) -> Option<&[usize]> {
+        match &self.format.layout {
+            ViewLayout::Keyed { columns } => Some(columns),
+            ViewLayout::Log | ViewLayout::Bag => None,
+        }
+    }
+
+    /// The row whose key columns have the values in the first row of `key`, in the order of [`ViewReader::key`]; a batch
+    /// of one row.
+    ///
+    /// # Errors
+    /// A view without key, columns that are not those of the key (internal), a store that cannot be read.
+    pub(crate) fn get(&self, key: &[ArrayRef]) -> Result<Option<RecordBatch>, EngineError> {
+        if self.key().is_none() {
+            return Err(EngineError::internal(
+                "a row of a view without key is looked up by key",
+            ));
+        }
+        if key.iter().any(|column| column.is_empty()) {
+            return Err(EngineError::internal("a row is looked up by an empty key"));
+        }
+        let mut bytes = Vec::new();
+        self.format.keys.encoder(key)?.append(0, &mut bytes);
+        let Some(value) = self.value(&bytes)? else {
+            return Ok(None);
+        };
+        let mut decoder = self.format.decoder(None, 1)?;
+        decoder.append(&bytes, &value)?;
+        decoder.finish().map(Some)
+    }
+
+    /// All rows as batches of about `batch_rows` rows, of which they have the columns `projection` (all for `None`). Rows
+    /// come in the order of their key; those of a log in the order in which they came.
+    ///
+    /// # Errors
+    /// A column that is not there (internal).
+    pub(crate) fn scan(
+        &self,
+        projection: Option<&[usize]>,
+        batch_rows: usize,
+    ) -> Result<ViewScan, EngineError> {
+        ViewScan::new(self, projection, batch_rows)
+    }
+
+    /// All rows as deltas that add them, about `batch_rows` rows each: what a view on this view starts with.
+    ///
+    /// # Errors
+    /// None that are known; as [`ViewReader::scan`].
+    pub(crate) fn contents_as_deltas(&self, batch_rows: usize) -> Result<DeltaScan, EngineError> {
+        DeltaScan::new(self, batch_rows)
+    }
+
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        for layer in &self.layers {
+            if let Dirty::Keys(overlay) = layer
+                && let Some(entry) = overlay.get(overlay.hash(key), key)
+            {
+                return Ok(entry.value.map(<[u8]>::to_vec));
+            }
+        }
+        let key = [&self.format.row_prefix()[..], key].concat();
+        Ok(self.snapshot.lock().get(Family::Views, &key)?)
+    }
+}
+
+impl std::fmt::Debug for ViewReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ViewReader")
+            .field("object", &self.format.object)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,1 @@
+//! A view against a model of it.

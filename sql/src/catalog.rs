@@ -1,4 +1,7 @@
-//! The catalog: the named objects of a database as plain data.
+//! The catalog: the named objects of a database as plain data, its rules for names and for dropping.
+
+mod dependencies;
+mod lookup;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +10,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 
 use crate::statement::{Include, ObjectKind};
 use crate::stream_plan::StreamPlan;
+
+pub use self::dependencies::DropPlan;
+pub use self::lookup::NewName;
 
 /// Numbers an object for as long as the database lives; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,11 @@
 
 pub mod catalog;
 pub mod error;
+pub mod explain;
+pub mod options;
 pub mod parse;
+pub mod plan;
+pub mod show;
 pub mod statement;
 pub mod stream_plan;
 pub mod suggest;

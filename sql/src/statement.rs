@@ -120,6 +120,17 @@ pub struct CreateSource {
     pub encode_options: WithOptions,
 }
 
+impl CreateSource {
+    /// Whether the columns are to be found by the probe: no field is declared.
+    #[must_use]
+    pub fn wants_columns(&self) -> bool {
+        !self
+            .columns
+            .iter()
+            .any(|column| matches!(column.kind, SourceColumnKind::Field))
+    }
+}
+
 /// A column of a source.
 #[derive(Debug, Clone)]
 pub struct SourceColumn {

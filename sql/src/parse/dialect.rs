@@ -84,6 +84,11 @@ impl Dialect for HighwaterDialect {
         }
     }
 
+    /// For the type `STRUCT<a INT>`, which RisingWave has.
+    fn supports_struct_literal(&self) -> bool {
+        true
+    }
+
     as_postgres! {
         supports_unicode_string_literal supports_filter_during_aggregation supports_group_by_expr
         allow_extract_custom allow_extract_single_quotes supports_create_index_with_clause

@@ -27,6 +27,8 @@ use crate::error::{SqlError, SqlState};
 use crate::statement::{Parsed, Statement};
 use crate::suggest::closest;
 
+pub(crate) use self::cursor::is_reserved;
+pub(crate) use self::script::tokenize;
 
 /// Words that begin a statement.
 const STARTS: [&str; 15] = [

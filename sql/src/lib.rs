@@ -6,6 +6,7 @@ pub mod explain;
 pub mod options;
 pub mod parse;
 pub mod plan;
+pub mod resolve;
 pub mod show;
 pub mod statement;
 pub mod stream_plan;

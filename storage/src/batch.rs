@@ -193,7 +193,6 @@ fn split_record(bytes: &[u8]) -> (Operation<'_>, &[u8]) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

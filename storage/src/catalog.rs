@@ -167,7 +167,6 @@ fn load_system_version(snapshot: &dyn Snapshot) -> Result<Option<String>, Storag
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use crate::batch::WriteBatch;
 use crate::family::Family;
-use crate::ids::{Epoch, ObjectId, OperatorId, PartitionNo, TableId};
+use crate::ids::{Epoch, ObjectId, OperatorId, PartitionNo, StateTable};
 use crate::layout;
 use crate::progress::{LaneProgress, OperatorHeader, QueryProgress, SinkProgress};
 
@@ -39,35 +39,20 @@ impl CheckpointWriter {
     }
 
     /// Sets a row in a table of an operator's state.
-    pub fn put_state(
-        &mut self,
-        object: ObjectId,
-        operator: OperatorId,
-        table: TableId,
-        key: &[u8],
-        value: &[u8],
-    ) {
-        let prefix = layout::state_prefix(object, operator, table);
+    pub fn put_state(&mut self, table: StateTable, key: &[u8], value: &[u8]) {
+        let prefix = layout::state_prefix(table);
         self.batch.put_prefixed(Family::State, &prefix, key, value);
     }
 
     /// Removes a row from a table of an operator's state.
-    pub fn delete_state(&mut self, object: ObjectId, operator: OperatorId, table: TableId, key: &[u8]) {
-        let prefix = layout::state_prefix(object, operator, table);
-        self.batch.delete_prefixed(Family::State, &prefix, key);
+    pub fn delete_state(&mut self, table: StateTable, key: &[u8]) {
+        self.batch
+            .delete_prefixed(Family::State, &layout::state_prefix(table), key);
     }
 
     /// Removes the rows in `from..to` from a table of an operator's state, as when windows close.
-    pub fn delete_state_range(
-        &mut self,
-        object: ObjectId,
-        operator: OperatorId,
-        table: TableId,
-        from: &[u8],
-        to: &[u8],
-    ) {
-        let prefix = layout::state_prefix(object, operator, table);
-        self.delete_prefixed_range(Family::State, &prefix, from, to);
+    pub fn delete_state_range(&mut self, table: StateTable, from: &[u8], to: &[u8]) {
+        self.delete_prefixed_range(Family::State, &layout::state_prefix(table), from, to);
     }
 
     /// Sets a row of a table or materialized view.
@@ -192,15 +177,18 @@ impl CheckpointWriter {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::{Durability, MemoryStore, OutboxRecord, Store, outbox, progress};
+    use crate::{Durability, MemoryStore, OutboxRecord, Store, TableId, outbox, progress};
 
     const QUERY: ObjectId = ObjectId(7);
     const SOURCE: ObjectId = ObjectId(2);
     const OPERATOR: OperatorId = OperatorId(1);
-    const TABLE: TableId = TableId(0);
+    const TABLE: StateTable = StateTable {
+        object: QUERY,
+        operator: OPERATOR,
+        table: TableId(0),
+    };
 
     fn lane(next_offset: i64) -> LaneProgress {
         LaneProgress {
@@ -213,7 +201,7 @@ mod tests {
     fn filled(epoch: Epoch) -> CheckpointWriter {
         let mut checkpoint = CheckpointWriter::new(epoch);
         for key in [b"a", b"b", b"c"] {
-            checkpoint.put_state(QUERY, OPERATOR, TABLE, key, b"state");
+            checkpoint.put_state(TABLE, key, b"state");
             checkpoint.put_view(QUERY, key, b"row");
         }
         for partition in [10, 2] {
@@ -292,8 +280,15 @@ mod tests {
         let store = MemoryStore::new();
         store.commit(filled(Epoch(1)).finish(), Durability::Sync).unwrap();
         let mut checkpoint = CheckpointWriter::new(Epoch(2));
-        checkpoint.delete_state_range(QUERY, OPERATOR, TableId(1), b"a", b"z");
-        checkpoint.delete_state_range(QUERY, OPERATOR, TABLE, b"a", b"c");
+        checkpoint.delete_state_range(
+            StateTable {
+                table: TableId(1),
+                ..TABLE
+            },
+            b"a",
+            b"z",
+        );
+        checkpoint.delete_state_range(TABLE, b"a", b"c");
         checkpoint.delete_view_range(QUERY, b"b", b"z");
         checkpoint.delete_view(QUERY, b"a");
         checkpoint.delete_error_range(0, 2);

@@ -50,7 +50,6 @@ pub(crate) fn check(row: &[u8]) -> Result<(), StorageError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

@@ -19,6 +19,7 @@ macro_rules! id {
 id! {
     /// A source, table, view, materialized view or sink. Handed out in ascending order and never
     /// used again, so that rows left by a dropped object cannot be taken for those of a new one.
+    /// `u32::MAX` is no object's id.
     ObjectId(u32)
 }
 
@@ -40,6 +41,17 @@ id! {
 id! {
     /// A partition of a source, numbered as its connector numbers it.
     PartitionNo(i32)
+}
+
+/// One table of an operator's state, across all objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StateTable {
+    /// The object whose plan holds the operator.
+    pub object: ObjectId,
+    /// The operator.
+    pub operator: OperatorId,
+    /// The table of the operator.
+    pub table: TableId,
 }
 
 impl Epoch {

@@ -18,7 +18,7 @@
 use crate::batch::WriteBatch;
 use crate::error::StorageError;
 use crate::family::Family;
-use crate::ids::{ObjectId, OperatorId, PartitionNo, TableId};
+use crate::ids::{ObjectId, OperatorId, PartitionNo, StateTable};
 use crate::store::prefix_end;
 
 /// Key of the on-disk format in [`Family::Meta`].
@@ -63,10 +63,10 @@ pub fn object_prefix(object: ObjectId) -> [u8; 4] {
 }
 
 /// What the keys of one table of an operator in [`Family::State`] start with.
-pub fn state_prefix(object: ObjectId, operator: OperatorId, table: TableId) -> [u8; 7] {
-    let [a, b, c, d] = object.0.to_be_bytes();
-    let [e, f] = operator.0.to_be_bytes();
-    [a, b, c, d, e, f, table.0]
+pub fn state_prefix(table: StateTable) -> [u8; 7] {
+    let [a, b, c, d] = table.object.0.to_be_bytes();
+    let [e, f] = table.operator.0.to_be_bytes();
+    [a, b, c, d, e, f, table.table.0]
 }
 
 /// What the keys of a table or materialized view in [`Family::Views`] start with.
@@ -150,11 +150,13 @@ pub fn error_key(sequence: u64) -> [u8; 8] {
 
 /// Removes everything that `object` has stored: progress, state, rows and outbox. Its catalog row
 /// is another matter: see [`catalog::delete_row`](crate::catalog::delete_row).
+///
+/// # Panics
+///
+/// For the greatest [`ObjectId`], which no object has.
 pub fn delete_object(batch: &mut WriteBatch, object: ObjectId) {
     let from = object_prefix(object);
-    // The greatest id has no successor of four bytes; one byte more is above all of its keys that
-    // can occur, since they go on with a tag, an operator or a key tag below 255.
-    let to = prefix_end(&from).unwrap_or_else(|| vec![u8::MAX; 5]);
+    let to = prefix_end(&from).expect("the greatest object id is never handed out");
     for family in [Family::Progress, Family::State, Family::Views, Family::Outbox] {
         batch.delete_range(family, &from, &to);
     }
@@ -166,7 +168,6 @@ fn tagged(object: ObjectId, tag: u8) -> [u8; 5] {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

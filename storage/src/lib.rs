@@ -69,7 +69,7 @@ pub use checkpoint::CheckpointWriter;
 pub use error::StorageError;
 pub use family::Family;
 pub use format::FORMAT_VERSION;
-pub use ids::{Epoch, ObjectId, OperatorId, PartitionNo, TableId};
+pub use ids::{Epoch, ObjectId, OperatorId, PartitionNo, StateTable, TableId};
 pub use keys::{Direction, KeyOrder, KeyReader, KeyWriter, Nulls};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;

@@ -308,7 +308,6 @@ impl Drop for MemorySnapshot {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

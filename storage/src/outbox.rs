@@ -122,7 +122,6 @@ pub fn for_each(
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use proptest::prelude::*;
 

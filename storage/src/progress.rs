@@ -223,7 +223,6 @@ pub fn load(snapshot: &dyn Snapshot, object: ObjectId) -> Result<ObjectProgress,
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use proptest::prelude::*;
 

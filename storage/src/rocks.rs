@@ -4,6 +4,15 @@
 //! commit ──▶ rocksdb::WriteBatch ──▶ WAL (fsync) ──▶ memtables ──▶ sorted files, LZ4 then zstd
 //! read   ◀── snapshot ◀───────────────────────────── memtables ◀── block cache ◀── bloom filter
 //! ```
+//!
+//! Failpoints, which are nothing unless the feature `failpoints` of the crate `fail` is on:
+//!
+//! | name | where |
+//! |---|---|
+//! | `checkpoint-before-write` | before a synchronous commit writes anything |
+//! | `checkpoint-write-error` | there too; `return` makes the commit fail and apply nothing |
+//! | `checkpoint-after-write` | after a synchronous commit is durable, before its caller knows |
+//! | `sync-before-fsync`, `sync-after-fsync` | around the fsync of [`Store::sync`] |
 
 mod directory;
 mod open;
@@ -110,10 +119,14 @@ impl RocksStore {
         &self.dir
     }
 
-    fn instance(&self) -> Arc<Instance> {
+    /// Reads from the open database; a writer's readers share no counter.
+    fn read<T>(&self, read: impl FnOnce(&Instance) -> T) -> T {
         match &self.access {
-            Access::Primary(instance) => Arc::clone(instance),
-            Access::Secondary(current) => Arc::clone(&current.lock()),
+            Access::Primary(instance) => read(instance),
+            Access::Secondary(current) => {
+                let instance = Arc::clone(&current.lock());
+                read(&instance)
+            }
         }
     }
 
@@ -127,13 +140,13 @@ impl RocksStore {
 
 impl Store for RocksStore {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.instance().get(family, key)
+        self.read(|instance| instance.get(family, key))
     }
 
     fn snapshot(&self) -> Box<dyn Snapshot> {
         match &self.access {
             Access::Primary(instance) => Box::new(RocksSnapshot::of_primary(Arc::clone(instance))),
-            Access::Secondary(_) => Box::new(RocksSnapshot::of_secondary(self.instance())),
+            Access::Secondary(current) => Box::new(RocksSnapshot::of_secondary(Arc::clone(&current.lock()))),
         }
     }
 
@@ -143,7 +156,6 @@ impl Store for RocksStore {
         let mut options = WriteOptions::default();
         options.set_sync(durability == Durability::Sync);
 
-        // The engine's checkpoints are its only synchronous commits of more than the catalog.
         if durability == Durability::Sync {
             fail::fail_point!("checkpoint-before-write");
             fail::fail_point!("checkpoint-write-error", |_| Err(StorageError::Engine {
@@ -171,11 +183,13 @@ impl Store for RocksStore {
     }
 
     fn metrics(&self) -> StoreMetrics {
-        let instance = self.instance();
+        let (memtable_bytes, block_cache_bytes) =
+            self.read(|instance| (instance.memtable_bytes(), instance.cache.get_usage() as u64));
+        let disk_bytes = directory::disk_bytes(&self.dir);
         StoreMetrics {
-            disk_bytes: directory::disk_bytes(&self.dir),
-            memtable_bytes: instance.memtable_bytes(),
-            block_cache_bytes: instance.cache.get_usage() as u64,
+            disk_bytes,
+            memtable_bytes,
+            block_cache_bytes,
         }
     }
 

@@ -33,8 +33,8 @@ pub struct StoreMetrics {
     /// Writes held in memory until they are flushed to a sorted file; for an in-memory store, all
     /// of its keys and values.
     pub memtable_bytes: u64,
-    /// Blocks of files held in memory, out of the budget of
-    /// [`StoreOptions::memory_bytes`](crate::StoreOptions::memory_bytes).
+    /// Memory in use out of [`StoreOptions::memory_bytes`](crate::StoreOptions::memory_bytes): the
+    /// blocks of files in the cache, and the write buffers, which are charged to it in steps.
     pub block_cache_bytes: u64,
 }
 

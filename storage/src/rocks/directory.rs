@@ -153,7 +153,6 @@ pub(super) fn create(dir: &Path) -> Result<(), StorageError> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 

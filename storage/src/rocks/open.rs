@@ -123,7 +123,8 @@ fn check_families(dir: &Path) -> Result<(), StorageError> {
 /// Families are missing or unknown. Either the making of the database was interrupted, so that it
 /// holds no row yet, or it is of another format, or somebody else's.
 fn look_in(dir: &Path, families: &[String], only_ours: bool) -> Result<(), StorageError> {
-    let db = DB::open_cf_for_read_only(&Options::default(), dir, families, false)
+    let opened = families.iter().map(String::as_str).chain([DEFAULT_FAMILY]);
+    let db = DB::open_cf_for_read_only(&Options::default(), dir, opened, false)
         .map_err(|error| open_error(dir, &error))?;
     if let Some(meta) = db.cf_handle(Family::Meta.name()) {
         let row = db

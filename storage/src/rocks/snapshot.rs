@@ -13,6 +13,8 @@ pub(super) struct RocksSnapshot {
     /// Borrows from `instance`, so it must drop first: fields drop in the order of their declaration.
     /// `None` over a secondary, whose instance does not change while it is referred to.
     snapshot: Option<rocksdb::Snapshot<'static>>,
+    /// Options for reads of single keys, made once.
+    get_options: ReadOptions,
     instance: Arc<Instance>,
 }
 
@@ -23,29 +25,24 @@ impl RocksSnapshot {
         // `instance`, which is a field of the same value and drops after `snapshot`. The reference
         // leaves this value only through methods that bind it to `&self`.
         let db: &'static DB = unsafe { &*db };
-        Self {
-            snapshot: Some(db.snapshot()),
-            instance,
-        }
+        Self::new(Some(db.snapshot()), instance)
     }
 
     pub(super) fn of_secondary(instance: Arc<Instance>) -> Self {
+        Self::new(None, instance)
+    }
+
+    fn new(snapshot: Option<rocksdb::Snapshot<'static>>, instance: Arc<Instance>) -> Self {
+        let get_options = read_options(snapshot.as_ref());
         Self {
-            snapshot: None,
+            snapshot,
+            get_options,
             instance,
         }
     }
 
-    fn options(&self) -> ReadOptions {
-        let mut options = ReadOptions::default();
-        if let Some(snapshot) = &self.snapshot {
-            options.set_snapshot(snapshot);
-        }
-        options
-    }
-
     fn range_options(&self, from: &[u8], to: Option<&[u8]>) -> ReadOptions {
-        let mut options = self.options();
+        let mut options = read_options(self.snapshot.as_ref());
         options.set_iterate_lower_bound(from);
         if let Some(to) = to {
             options.set_iterate_upper_bound(to);
@@ -64,7 +61,7 @@ impl RocksSnapshot {
 impl Snapshot for RocksSnapshot {
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         let db = &self.instance.db;
-        let value = db.get_cf_opt(self.instance.family(family), key, &self.options());
+        let value = db.get_cf_opt(self.instance.family(family), key, &self.get_options);
         value.map_err(|error| StorageError::rocks("read a key", &error))
     }
 
@@ -116,6 +113,14 @@ impl Snapshot for RocksSnapshot {
         cursor.status().map_err(|error| scan_error(&error))?;
         Ok(key)
     }
+}
+
+fn read_options(snapshot: Option<&rocksdb::Snapshot<'_>>) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    if let Some(snapshot) = snapshot {
+        options.set_snapshot(snapshot);
+    }
+    options
 }
 
 fn scan_error(error: &rocksdb::Error) -> StorageError {

@@ -3,8 +3,9 @@
 //!
 //! Each key has a list of versions, one per commit that changed it. A snapshot is a commit number and
 //! reads the newest version that is not newer; versions that no snapshot can see are dropped by the
-//! next commit or when the last such snapshot goes. So a snapshot costs nothing, a commit costs what it changes,
-//! and a long scan holds up no commit: it takes the lock for a bounded number of rows at a time.
+//! next commit or when the last such snapshot goes. So a snapshot costs nothing, a commit costs what
+//! it changes, and a long scan holds up no commit: it takes the lock for a bounded number of rows at
+//! a time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;

@@ -10,7 +10,8 @@ export HIGHWATER_ROCKSDB_CACHE ?= $(abspath ../shared/prebuilt)
 SETUP := tests/setup.sh
 # Sets the variables that a build wants, then goes on with the rest of the line.
 WITH_ENV := settings=$$($(SETUP) env) && eval "$$settings" &&
-# The tests kill the real binary at named points, so one feature is on; it is on for every goal that runs tests or lints.
+# The tests kill the real binary at named points, which is a feature. It is on for every goal but bench, and the demo names a test among
+# its targets: so all goals resolve the same features, and none builds the dependencies a second time.
 FEATURES := --features highwater/failpoints
 SEEDS ?= 200
 BENCH ?= bench
@@ -20,7 +21,7 @@ help: ## List the goals.
 
 demo: ## Build Highwater and watch it work for half a minute; needs no broker.
 	@$(SETUP) build
-	@$(WITH_ENV) cargo run --bin highwater -- demo
+	@$(WITH_ENV) cargo build --workspace $(FEATURES) --bin highwater --test tidy && "$$CARGO_TARGET_DIR/debug/highwater" demo
 
 test: ## Run every test, with a real Kafka broker where one is needed.
 	@$(SETUP) test
@@ -30,7 +31,7 @@ check: ## Formatting, lints, documentation and the house rules.
 	@$(SETUP) build
 	@$(WITH_ENV) cargo fmt --all --check && \
 	cargo clippy --workspace --all-targets $(FEATURES) -- -D warnings && \
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps $(FEATURES) && \
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --lib --examples $(FEATURES) && \
 	cargo test --workspace $(FEATURES) --test tidy
 
 oracle: ## Compare views with the batch answer for SEEDS=n random histories.
@@ -39,7 +40,7 @@ oracle: ## Compare views with the batch answer for SEEDS=n random histories.
 
 bench: ## Print the table of CPU seconds per million events (release build, real broker).
 	@$(SETUP) test
-	@$(WITH_ENV) cargo bench -p highwater --bench $(BENCH)
+	@$(WITH_ENV) cargo bench --workspace --bench $(BENCH)
 
 setup: ## Install what building and testing need, and nothing else.
 	@$(SETUP) test

@@ -106,7 +106,13 @@ pub struct SqlError {
 impl SqlError {
     /// An error that says `message`.
     pub fn new(state: SqlState, message: impl Into<String>) -> Self {
-        Self { state, message: message.into(), detail: None, hint: None, position: None }
+        Self {
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+        }
     }
 
     /// Refuses a construct that is not there (yet), by its name.

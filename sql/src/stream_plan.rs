@@ -98,7 +98,7 @@ pub struct Projection {
 }
 
 /// Which windows. All in microseconds; `size` and `slide` are positive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WindowKind {
     /// Each instant in one window.
     Tumble {
@@ -162,12 +162,55 @@ pub enum AggregateFunction {
     Count,
     /// Sum of non-NULL arguments. Argument types: Int64 → Decimal128(38,0); Int16/Int32 → Int64; Decimal128(p,s) → Decimal128(38,s); Float32/64 → itself.
     Sum,
-    /// Average. Integers → Decimal128(38,16); Decimal128(p,s) → Decimal128(38, max(s,16)…); Float32/64 → Float64.
+    /// Average. Integers → Decimal128(38,16); Decimal128(p,s) → Decimal128(38, max(s+4, 16)); Float32/64 → Float64.
+    /// A decimal average is the exact sum divided by the count, cut off (not rounded) at the scale of the result.
     Avg,
     /// Smallest non-NULL argument, its own type.
     Min,
     /// Largest non-NULL argument, its own type.
     Max,
+}
+
+impl WindowKind {
+    /// Length of a window, in microseconds.
+    #[must_use]
+    pub fn size_us(self) -> i64 {
+        match self {
+            Self::Tumble { size_us, .. } | Self::Hop { size_us, .. } => size_us,
+        }
+    }
+
+    /// Distance between the starts of two windows, in microseconds.
+    #[must_use]
+    pub fn slide_us(self) -> i64 {
+        match self {
+            Self::Tumble { size_us, .. } => size_us,
+            Self::Hop { slide_us, .. } => slide_us,
+        }
+    }
+
+    /// Shift of the grid, in microseconds.
+    #[must_use]
+    pub fn offset_us(self) -> i64 {
+        match self {
+            Self::Tumble { offset_us, .. } | Self::Hop { offset_us, .. } => offset_us,
+        }
+    }
+
+    /// Starts of the windows that hold `time_us`, the earliest first; before the epoch as after it. Windows that do
+    /// not lie within the range of timestamps are left out.
+    pub fn starts(self, time_us: i64) -> impl Iterator<Item = i64> {
+        let (size, slide) = (i128::from(self.size_us()), i128::from(self.slide_us()));
+        let (time, offset) = (i128::from(time_us), i128::from(self.offset_us()));
+        let last = (time - offset).div_euclid(slide) * slide + offset;
+        let windows = (size - (time - last) + slide - 1).div_euclid(slide).max(0);
+        let first = last - (windows - 1) * slide;
+        (0..windows).filter_map(move |n| {
+            let start = first + n * slide;
+            i64::try_from(start + size).ok()?;
+            i64::try_from(start).ok()
+        })
+    }
 }
 
 impl StreamPlan {

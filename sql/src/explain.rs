@@ -1,0 +1,252 @@
+//! A stream plan as text for EXPLAIN: the result on top, what it reads below.
+//!
+//! ```text
+//! Aggregate: count(*) BY auction, window_end; closes at window_end
+//!   Window: TUMBLE(10 s) over date_time
+//!     Filter: price > 100
+//!       Source bids: auction, price, date_time; watermark date_time - 4 s
+//! ```
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownColumn};
+
+use crate::plan::Micros;
+use crate::plan::types::sql_type_name;
+use crate::stream_plan::{
+    Aggregate, AggregateCall, AggregateFunction, NodeId, PlanNode, SourceScan, StreamOp, StreamPlan,
+};
+
+/// How deep the tree is drawn.
+const DEPTH_MAX: usize = 512;
+
+/// The plan as an indented tree. `verbose` adds types, keys, event time and what is append-only.
+#[must_use]
+pub fn explain(plan: &StreamPlan, verbose: bool) -> String {
+    let mut drawing = Drawing {
+        plan,
+        verbose,
+        drawn: vec![false; plan.nodes.len()],
+        text: String::new(),
+    };
+    drawing.node(plan.nodes.len() - 1, 0);
+    for notice in &plan.notices {
+        let _ = writeln!(drawing.text, "NOTICE: {notice}");
+    }
+    drawing.text
+}
+
+struct Drawing<'a> {
+    plan: &'a StreamPlan,
+    verbose: bool,
+    drawn: Vec<bool>,
+    text: String,
+}
+
+impl Drawing<'_> {
+    fn node(&mut self, id: NodeId, depth: usize) {
+        let node = &self.plan.nodes[id];
+        let indent = "  ".repeat(depth);
+        let again = std::mem::replace(&mut self.drawn[id], true);
+        let line = self.line(node);
+        if again {
+            let _ = writeln!(self.text, "{indent}{line} (the same scan as above)");
+            return;
+        }
+        let lane = if self.on_lane(id, 0) { " [lane]" } else { "" };
+        let _ = writeln!(self.text, "{indent}{line}{lane}");
+        if self.verbose {
+            let _ = writeln!(self.text, "{indent}    {}", properties(node));
+        }
+        if depth < DEPTH_MAX {
+            for input in &node.inputs {
+                self.node(*input, depth + 1);
+            }
+        }
+    }
+
+    /// Whether the node needs no state and reads one source: it runs where the source is decoded.
+    fn on_lane(&self, id: NodeId, depth: usize) -> bool {
+        let node = &self.plan.nodes[id];
+        match &node.op {
+            StreamOp::SourceScan(_) => true,
+            StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
+                depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
+            }
+            StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
+        }
+    }
+
+    fn line(&self, node: &PlanNode) -> String {
+        let input = node.inputs.first().map(|id| self.plan.nodes[*id].schema.as_ref());
+        let empty = Schema::empty();
+        let input = input.unwrap_or(&empty);
+        match &node.op {
+            StreamOp::SourceScan(scan) => source_line(scan, node),
+            StreamOp::RelationScan { relation, .. } => {
+                format!("Materialized view {relation}: {}", column_names(&node.schema))
+            }
+            StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
+            StreamOp::Project(exprs) => {
+                let exprs = exprs.iter().map(|p| {
+                    let text = expression(&p.expr);
+                    if text == p.name {
+                        text
+                    } else {
+                        format!("{text} AS {}", p.name)
+                    }
+                });
+                format!("Project: {}", exprs.collect::<Vec<_>>().join(", "))
+            }
+            StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
+            StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
+            StreamOp::Union => "Union".to_owned(),
+        }
+    }
+}
+
+fn source_line(scan: &SourceScan, node: &PlanNode) -> String {
+    let mut text = format!("Source {}: {}", scan.source, column_names(&node.schema));
+    for generated in &scan.generated {
+        let _ = write!(text, "; {} AS {}", generated.name, expression(&generated.expr));
+    }
+    match &scan.watermark {
+        Some(watermark) => {
+            let _ = write!(text, "; watermark {}", expression(watermark));
+        }
+        None => text.push_str("; no watermark"),
+    }
+    text
+}
+
+fn aggregate_line(aggregate: &Aggregate, input: &Schema) -> String {
+    let calls: Vec<String> = aggregate
+        .calls
+        .iter()
+        .map(|call| call_text(call, input))
+        .collect();
+    let groups: Vec<&str> = aggregate.groups.iter().map(|c| name_of(input, *c)).collect();
+    let mut text = if calls.is_empty() {
+        "Distinct".to_owned()
+    } else {
+        format!("Aggregate: {}", calls.join(", "))
+    };
+    if !groups.is_empty() {
+        let _ = write!(text, " BY {}", groups.join(", "));
+    }
+    match aggregate.closing {
+        Some(closing) => {
+            let column = groups.get(closing.group).copied().unwrap_or("?");
+            match closing.add_us {
+                0 => {
+                    let _ = write!(text, "; closes at {column}");
+                }
+                add => {
+                    let _ = write!(text, "; closes at {column} + {}", Micros(add));
+                }
+            }
+        }
+        None if groups.is_empty() => {}
+        None => text.push_str("; never closes"),
+    }
+    if aggregate.emit_on_close {
+        text.push_str("; emits on close");
+    }
+    text
+}
+
+fn properties(node: &PlanNode) -> String {
+    let columns: Vec<String> = node
+        .schema
+        .fields()
+        .iter()
+        .map(|f| format!("{} {}", f.name(), sql_type_name(f.data_type())))
+        .collect();
+    let mut parts = vec![format!("({})", columns.join(", "))];
+    parts.push(if node.append_only {
+        "append-only".to_owned()
+    } else {
+        "updating".to_owned()
+    });
+    if let Some(key) = &node.key {
+        let names: Vec<&str> = key.iter().map(|c| name_of(&node.schema, *c)).collect();
+        parts.push(format!("key ({})", names.join(", ")));
+    }
+    if let Some(time) = node.event_time {
+        parts.push(format!("event time {}", name_of(&node.schema, time)));
+    }
+    parts.join("; ")
+}
+
+fn column_names(schema: &Schema) -> String {
+    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    if names.is_empty() {
+        "no columns".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+fn name_of(schema: &Schema, column: usize) -> &str {
+    schema.fields().get(column).map_or("?", |field| field.name())
+}
+
+/// The function's SQL name.
+pub(crate) fn function_name(function: AggregateFunction) -> &'static str {
+    match function {
+        AggregateFunction::Count => "count",
+        AggregateFunction::Sum => "sum",
+        AggregateFunction::Avg => "avg",
+        AggregateFunction::Min => "min",
+        AggregateFunction::Max => "max",
+    }
+}
+
+/// The call as SQL over the columns of its input.
+pub(crate) fn call_text(call: &AggregateCall, input: &Schema) -> String {
+    let function = function_name(call.function);
+    let argument = call.argument.map_or("*", |column| name_of(input, column));
+    let distinct = if call.distinct { "DISTINCT " } else { "" };
+    let filter = match call.filter {
+        Some(column) => format!(" FILTER (WHERE {})", name_of(input, column)),
+        None => String::new(),
+    };
+    format!("{function}({distinct}{argument}){filter}")
+}
+
+/// An expression with the names of its columns, and without their places.
+pub(crate) fn expression(expr: &Arc<dyn PhysicalExpr>) -> String {
+    let named = Arc::clone(expr).transform_up(|expr| {
+        let text = if let Some(column) = expr.downcast_ref::<Column>() {
+            column.name().to_owned()
+        } else if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+            format!("{}::{}", cast.expr(), sql_type_name(cast.cast_type()))
+        } else if let Some(literal) = expr.downcast_ref::<Literal>() {
+            literal_text(literal.value())
+        } else {
+            return Ok(Transformed::no(expr));
+        };
+        let shown: Arc<dyn PhysicalExpr> = Arc::new(UnKnownColumn::new(&text));
+        Ok(Transformed::yes(shown))
+    });
+    match named {
+        Ok(named) => named.data.to_string(),
+        Err(_) => expr.to_string(),
+    }
+}
+
+fn literal_text(value: &ScalarValue) -> String {
+    match value {
+        ScalarValue::Utf8(Some(text)) => format!("'{}'", text.replace('\'', "''")),
+        ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months == 0 => {
+            let micros = i64::from(interval.days) * 86_400_000_000 + interval.nanoseconds / 1000;
+            format!("interval '{}'", Micros(micros))
+        }
+        other => other.to_string(),
+    }
+}

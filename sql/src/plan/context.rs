@@ -1,0 +1,280 @@
+//! What a query can name: the catalog's relations, system tables, types and functions, as DataFusion's planner asks for them.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result as PlanResult, TableReference};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+
+use crate::catalog::{Catalog, Object, ObjectBody, ViewDef};
+use crate::parse::parse_query;
+use crate::plan::functions::Functions;
+use crate::plan::translate::external;
+use crate::plan::types::SqlTypes;
+use crate::plan::window::WindowRelations;
+use crate::plan::{query, source};
+use crate::suggest::closest;
+use crate::{SqlError, SqlState};
+
+/// Finds the table of a one-shot query by schema and name: system tables, and the stored rows of relations.
+pub type Resolver<'a> = &'a dyn Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>;
+
+/// How deep views may stand on views within one query.
+const VIEW_DEPTH_MAX: usize = 32;
+
+static RELATION_PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> =
+    LazyLock::new(|| vec![Arc::new(WindowRelations)]);
+
+static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| {
+    let mut options = ConfigOptions::default();
+    options.sql_parser.collect_spans = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.sql_parser.parse_float_as_decimal = true;
+    options.execution.time_zone = Some("UTC".into());
+    options
+});
+
+/// The options under which everything is planned.
+#[must_use]
+pub fn planning_options() -> &'static ConfigOptions {
+    &OPTIONS
+}
+
+/// A source or a materialized view as a table of a logical plan.
+#[derive(Debug)]
+pub(crate) struct CatalogTable {
+    pub(crate) object: Arc<Object>,
+    schema: SchemaRef,
+}
+
+impl TableSource for CatalogTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+/// A view as a table that stands for a plan.
+struct InlinedView {
+    schema: SchemaRef,
+    plan: LogicalPlan,
+}
+
+impl TableSource for InlinedView {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        Some(Cow::Borrowed(&self.plan))
+    }
+}
+
+/// Names in scope of one query text.
+pub(crate) struct Names<'a> {
+    catalog: &'a Catalog,
+    resolver: Option<Resolver<'a>>,
+    /// Views that are being inlined around this text, the outermost first.
+    views: Vec<String>,
+    /// Catalog objects that the text names itself.
+    used: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Names<'a> {
+    pub(crate) fn new(catalog: &'a Catalog, resolver: Option<Resolver<'a>>) -> Self {
+        Self {
+            catalog,
+            resolver,
+            views: Vec::new(),
+            used: RefCell::default(),
+        }
+    }
+
+    /// Objects that were looked up, by name.
+    pub(crate) fn used(&self) -> BTreeSet<String> {
+        self.used.borrow().clone()
+    }
+
+    fn table(&self, reference: &TableReference) -> Result<Arc<dyn TableSource>, SqlError> {
+        let (schema, name) = (reference.schema(), reference.table());
+        let in_catalog = schema.is_none_or(|s| s == "public");
+        let object = if in_catalog { self.catalog.get(name) } else { None };
+        if let Some(object) = object {
+            self.used.borrow_mut().insert(name.to_owned());
+            if let ObjectBody::View(view) = &object.body {
+                return self.view(name, view);
+            }
+        }
+        if let Some(table) = self.resolver.and_then(|resolve| resolve(schema, name)) {
+            return Ok(table);
+        }
+        match object {
+            Some(object) => catalog_table(object),
+            None => Err(self.no_such_relation(schema, name)),
+        }
+    }
+
+    fn view(&self, name: &str, view: &ViewDef) -> Result<Arc<dyn TableSource>, SqlError> {
+        if self.views.iter().any(|outer| outer == name) {
+            return Err(SqlError::new(
+                SqlState::InvalidObjectDefinition,
+                format!("view \"{name}\" reads from itself"),
+            ));
+        }
+        if self.views.len() >= VIEW_DEPTH_MAX {
+            return Err(SqlError::new(
+                SqlState::StatementTooComplex,
+                format!("views stand on views more than {VIEW_DEPTH_MAX} deep"),
+            ));
+        }
+        let mut views = self.views.clone();
+        views.push(name.to_owned());
+        let inner = Names {
+            catalog: self.catalog,
+            resolver: self.resolver,
+            views,
+            used: RefCell::default(),
+        };
+        let ast = parse_query(&view.query)?;
+        let plan = query::bind(&inner, &ast)
+            .and_then(|bound| query::rename(bound.plan, &query::field_names(&view.schema)))
+            .map_err(|error| in_view(error, name))?;
+        Ok(Arc::new(InlinedView {
+            schema: Arc::clone(plan.schema().inner()),
+            plan,
+        }))
+    }
+
+    fn no_such_relation(&self, schema: Option<&str>, name: &str) -> SqlError {
+        let shown = match schema {
+            Some(schema) => format!("{schema}.{name}"),
+            None => name.to_owned(),
+        };
+        let error = SqlError::new(
+            SqlState::UndefinedTable,
+            format!("relation \"{shown}\" does not exist"),
+        );
+        match closest(name, self.catalog.iter().map(|object| object.name.as_str())) {
+            Some(other) => error.with_hint(format!("Did you mean \"{other}\"?")),
+            None => error,
+        }
+    }
+}
+
+/// An error in the stored text of a view, whose positions mean nothing in the statement at hand.
+fn in_view(error: SqlError, view: &str) -> SqlError {
+    let error = SqlError {
+        position: None,
+        ..error
+    };
+    match error.detail {
+        Some(_) => error,
+        None => error.with_detail(format!("The error is in the query of view \"{view}\".")),
+    }
+}
+
+/// The table of a source or a materialized view.
+pub(crate) fn catalog_table(object: &Arc<Object>) -> Result<Arc<dyn TableSource>, SqlError> {
+    let schema = match &object.body {
+        ObjectBody::Source(def) => source::schema_of_source(def),
+        ObjectBody::MaterializedView(def) => Arc::clone(&def.plan.root().schema),
+        ObjectBody::View(def) => Arc::clone(&def.schema),
+        ObjectBody::Sink(_) => {
+            return Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("\"{}\" is a sink", object.name),
+            )
+            .with_detail("A sink delivers rows and keeps none."));
+        }
+    };
+    Ok(Arc::new(CatalogTable {
+        object: Arc::clone(object),
+        schema,
+    }))
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> PlanResult<Arc<dyn TableSource>> {
+        self.table(&name).map_err(external)
+    }
+
+    fn get_table_function_source(
+        &self,
+        name: &str,
+        _args: Vec<datafusion::logical_expr::Expr>,
+    ) -> PlanResult<Arc<dyn TableSource>> {
+        let error = match name.to_lowercase().as_str() {
+            name @ ("cumulate" | "session" | "generate_series") => {
+                SqlError::unsupported(format!("{} in FROM", name.to_uppercase()))
+            }
+            other => SqlError::new(
+                SqlState::UndefinedFunction,
+                format!("table function {other} does not exist"),
+            )
+            .with_hint("Table functions are TUMBLE and HOP."),
+        };
+        Err(external(error))
+    }
+
+    fn create_cte_work_table(&self, _name: &str, _schema: SchemaRef) -> PlanResult<Arc<dyn TableSource>> {
+        Err(external(SqlError::unsupported("WITH RECURSIVE")))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &Functions::all().planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &RELATION_PLANNERS
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(SqlTypes))
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        Functions::all().scalar.get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        Functions::all().higher_order.get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        Functions::all().aggregate.get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        Functions::all().window.get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _variable_names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        planning_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        Functions::all().scalar.keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Functions::all().higher_order.keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        Functions::all().aggregate.keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        Functions::all().window.keys().cloned().collect()
+    }
+}

@@ -1,0 +1,428 @@
+//! Logical plan → stream plan.
+//!
+//! ```text
+//! LogicalPlan  ── needs: columns of each source ──▶ one SourceScan per source
+//!      │
+//!      └─ bottom up ──▶ nodes, each with what holds of its rows: append-only? key? event time? closing columns?
+//! ```
+//!
+//! A projection that only picks columns makes no node: a relation is a node and the place of each of its columns in it.
+
+mod aggregate;
+mod expr;
+mod scan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection as LogicalProjection, Union};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+
+use crate::plan::types::sql_type_name;
+use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
+use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
+use crate::{SqlError, SqlState};
+
+pub(crate) use expr::{column_index, compile};
+
+/// How deep plans may be nested.
+const DEPTH_MAX: usize = 256;
+
+/// How to lower a plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LowerOptions {
+    /// `EMIT ON WINDOW CLOSE`
+    pub(crate) emit_on_close: bool,
+}
+
+/// Lowers a plan that the optimizer has been over.
+///
+/// # Errors
+/// Whatever of the plan streaming does not have, by its name.
+pub(crate) fn lower(plan: &LogicalPlan, options: LowerOptions) -> Result<StreamPlan, SqlError> {
+    let mut lowering = Lowering {
+        options,
+        ..Lowering::default()
+    };
+    scan::needed_columns(plan, &mut lowering.needed)?;
+    let root = lowering.relation(plan, 0)?;
+    lowering.finish(&root, plan.schema())
+}
+
+/// A relation within the plan: column `i` stands at `columns[i]` of the node.
+#[derive(Debug, Clone)]
+struct Relation {
+    node: NodeId,
+    columns: Vec<usize>,
+}
+
+/// What holds of the rows of a node, beside what [`PlanNode`] says.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    /// Window columns over event time: the column, and what leads from it to the end of the window in µs.
+    closing: Vec<(usize, i64)>,
+}
+
+#[derive(Default)]
+struct Lowering {
+    options: LowerOptions,
+    nodes: Vec<PlanNode>,
+    facts: Vec<Facts>,
+    notices: Vec<String>,
+    /// Columns that the plan reads from each source.
+    needed: BTreeMap<String, BTreeSet<usize>>,
+    /// The scan of each source.
+    scans: BTreeMap<String, NodeId>,
+    /// Why windows of the plan have no event time.
+    windows_open: Vec<String>,
+    /// Whether a window stands below.
+    windows: bool,
+}
+
+impl Lowering {
+    fn relation(&mut self, plan: &LogicalPlan, depth: usize) -> Result<Relation, SqlError> {
+        if depth > DEPTH_MAX {
+            return Err(SqlError::new(
+                SqlState::StatementTooComplex,
+                "the query is nested too deeply",
+            ));
+        }
+        match plan {
+            LogicalPlan::TableScan(scan) => self.table_scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => self.relation(&alias.input, depth + 1),
+            LogicalPlan::Filter(filter) => self.filter(filter, depth),
+            LogicalPlan::Projection(projection) => self.projection(projection, depth),
+            LogicalPlan::Aggregate(aggregate) => {
+                let input = self.relation(&aggregate.input, depth + 1)?;
+                self.aggregate(aggregate, &input)
+            }
+            LogicalPlan::Union(union) => self.union(union, depth),
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
+                self.notice("ORDER BY without LIMIT has no effect in a streaming query".to_owned());
+                self.relation(&sort.input, depth + 1)
+            }
+            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<WindowNode>() {
+                Some(window) => {
+                    let input = self.relation(&window.input, depth + 1)?;
+                    self.window(window, &input)
+                }
+                None => Err(refused(extension.node.name())),
+            },
+            other => Err(refused(construct(other))),
+        }
+    }
+
+    fn filter(&mut self, filter: &Filter, depth: usize) -> Result<Relation, SqlError> {
+        let input = self.relation(&filter.input, depth + 1)?;
+        if matches!(
+            &filter.predicate,
+            Expr::Literal(ScalarValue::Boolean(Some(true)), _)
+        ) {
+            return Ok(input);
+        }
+        let predicate = self.compile(&filter.predicate, filter.input.schema(), &input)?;
+        let node = &self.nodes[input.node];
+        let next = PlanNode {
+            fingerprint: format!("filter {predicate}"),
+            op: StreamOp::Filter(predicate),
+            inputs: vec![input.node],
+            ..node.clone()
+        };
+        let facts = self.facts[input.node].clone();
+        Ok(Relation {
+            node: self.push(next, facts),
+            columns: input.columns,
+        })
+    }
+
+    fn projection(&mut self, projection: &LogicalProjection, depth: usize) -> Result<Relation, SqlError> {
+        let input = self.relation(&projection.input, depth + 1)?;
+        let names = projection.schema.fields();
+        let mut compiled = Vec::with_capacity(projection.expr.len());
+        for (expr, field) in projection.expr.iter().zip(names) {
+            let expr = self.compile(expr, projection.input.schema(), &input)?;
+            compiled.push(Projection {
+                expr,
+                name: field.name().clone(),
+            });
+        }
+        let picked: Option<Vec<usize>> = compiled.iter().map(|p| column_index(&p.expr)).collect();
+        match picked {
+            Some(columns) => Ok(Relation {
+                node: input.node,
+                columns,
+            }),
+            None => {
+                let columns = (0..compiled.len()).collect();
+                Ok(Relation {
+                    node: self.project(input.node, compiled)?,
+                    columns,
+                })
+            }
+        }
+    }
+
+    /// Adds a Project node. What is known of columns goes with the columns that are kept.
+    fn project(&mut self, input: NodeId, exprs: Vec<Projection>) -> Result<NodeId, SqlError> {
+        let node = &self.nodes[input];
+        let mut fields = Vec::with_capacity(exprs.len());
+        for projection in &exprs {
+            let field = projection
+                .expr
+                .return_field(&node.schema)
+                .map_err(crate::plan::translate::translate)?;
+            fields.push(Field::new(
+                &projection.name,
+                field.data_type().clone(),
+                field.is_nullable(),
+            ));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let kept: Vec<Option<usize>> = exprs.iter().map(|p| column_index(&p.expr)).collect();
+        let moved = |column: usize| kept.iter().position(|k| *k == Some(column));
+        let text: Vec<String> = exprs.iter().map(|p| p.expr.to_string()).collect();
+        let next = PlanNode {
+            inputs: vec![input],
+            append_only: node.append_only,
+            key: node
+                .key
+                .as_ref()
+                .and_then(|key| key.iter().map(|c| moved(*c)).collect()),
+            event_time: node.event_time.and_then(moved),
+            fingerprint: format!("project {}: {}", text.join(", "), types_of(&schema)),
+            op: StreamOp::Project(exprs),
+            schema,
+        };
+        let closing = self.facts[input]
+            .closing
+            .iter()
+            .filter_map(|(c, add)| Some((moved(*c)?, *add)))
+            .collect();
+        Ok(self.push(next, Facts { closing }))
+    }
+
+    fn union(&mut self, union: &Union, depth: usize) -> Result<Relation, SqlError> {
+        let mut inputs = Vec::with_capacity(union.inputs.len());
+        for input in &union.inputs {
+            let relation = self.relation(input, depth + 1)?;
+            inputs.push(self.exactly(&relation, union.schema.as_arrow())?);
+        }
+        let nodes: Vec<&PlanNode> = inputs.iter().map(|id| &self.nodes[*id]).collect();
+        let (Some(first), Some(first_facts)) = (nodes.first(), inputs.first().map(|id| &self.facts[*id]))
+        else {
+            return Err(refused("an empty UNION"));
+        };
+        let closing = first_facts.closing.iter().copied();
+        let closing = closing
+            .filter(|c| inputs.iter().all(|id| self.facts[*id].closing.contains(c)))
+            .collect();
+        let schema = Arc::clone(union.schema.inner());
+        let next = PlanNode {
+            op: StreamOp::Union,
+            append_only: nodes.iter().all(|n| n.append_only),
+            key: None,
+            event_time: first
+                .event_time
+                .filter(|t| nodes.iter().all(|n| n.event_time == Some(*t))),
+            fingerprint: format!("union: {}", types_of(&schema)),
+            schema,
+            inputs: inputs.clone(),
+        };
+        let columns = (0..next.schema.fields().len()).collect();
+        Ok(Relation {
+            node: self.push(next, Facts { closing }),
+            columns,
+        })
+    }
+
+    fn window(&mut self, window: &WindowNode, input: &Relation) -> Result<Relation, SqlError> {
+        let logical = window.input.schema();
+        let time = logical
+            .maybe_index_of_column(&window.time)
+            .and_then(|i| input.columns.get(i).copied());
+        let Some(time) = time else {
+            return Err(SqlError::new(
+                SqlState::InternalError,
+                "the time column of a window was lost",
+            ));
+        };
+        self.windows = true;
+        let node = &self.nodes[input.node];
+        let width = node.schema.fields().len();
+        let mut facts = self.facts[input.node].clone();
+        if node.event_time == Some(time) {
+            facts.closing.push((width, window.kind.size_us()));
+            facts.closing.push((width + 1, 0));
+        } else {
+            let reason = self.why_not_event_time(input.node, time);
+            self.windows_open.push(reason);
+        }
+        let node = &self.nodes[input.node];
+        let time_field = node.schema.field(time);
+        let mut fields: Vec<Field> = node.schema.fields().iter().map(|f| f.as_ref().clone()).collect();
+        for name in [WINDOW_START, WINDOW_END] {
+            fields.push(Field::new(name, time_field.data_type().clone(), false));
+        }
+        let key = match (&node.key, window.kind) {
+            (Some(key), WindowKind::Hop { .. }) => Some(key.iter().copied().chain([width]).collect()),
+            (key, _) => key.clone(),
+        };
+        let next = PlanNode {
+            op: StreamOp::Window {
+                time,
+                kind: window.kind,
+            },
+            inputs: vec![input.node],
+            schema: Arc::new(Schema::new(fields)),
+            append_only: node.append_only,
+            key,
+            event_time: node.event_time,
+            fingerprint: format!("window {:?} over @{time}", window.kind),
+        };
+        let columns = input.columns.iter().copied().chain([width, width + 1]).collect();
+        Ok(Relation {
+            node: self.push(next, facts),
+            columns,
+        })
+    }
+
+    /// Why a window over column `time` of the node is not a window over event time.
+    fn why_not_event_time(&self, node: NodeId, time: usize) -> String {
+        let schema = &self.nodes[node].schema;
+        let name = schema.field(time).name();
+        if let Some(event_time) = self.nodes[node].event_time {
+            let event_time = schema.field(event_time).name();
+            return format!("The window is over \"{name}\", but the event time is \"{event_time}\".");
+        }
+        let without = self.scans.iter().find(|(_, scan)| {
+            matches!(&self.nodes[**scan].op, StreamOp::SourceScan(scan) if scan.watermark.is_none())
+        });
+        match without {
+            Some((source, _)) => format!("Source \"{source}\" has no WATERMARK."),
+            None => format!("\"{name}\" is not the column of a WATERMARK clause."),
+        }
+    }
+
+    fn compile(
+        &self,
+        expr: &Expr,
+        schema: &DFSchema,
+        input: &Relation,
+    ) -> Result<Arc<dyn PhysicalExpr>, SqlError> {
+        compile(expr, schema, &input.columns, &self.nodes[input.node].schema)
+    }
+
+    fn push(&mut self, node: PlanNode, facts: Facts) -> NodeId {
+        self.nodes.push(node);
+        self.facts.push(facts);
+        self.nodes.len() - 1
+    }
+
+    fn notice(&mut self, notice: String) {
+        if !self.notices.contains(&notice) {
+            self.notices.push(notice);
+        }
+    }
+
+    /// A node with exactly the columns of the relation, called as in `schema`.
+    fn exactly(&mut self, relation: &Relation, schema: &Schema) -> Result<NodeId, SqlError> {
+        let node = &self.nodes[relation.node];
+        let identity = relation.columns.len() == node.schema.fields().len()
+            && relation.columns.iter().enumerate().all(|(i, c)| i == *c);
+        if identity {
+            return Ok(relation.node);
+        }
+        let node_schema = Arc::clone(&node.schema);
+        let exprs = relation
+            .columns
+            .iter()
+            .zip(schema.fields())
+            .map(|(column, field)| Projection {
+                expr: Arc::new(Column::new(node_schema.field(*column).name(), *column)),
+                name: field.name().clone(),
+            });
+        let exprs = exprs.collect();
+        self.project(relation.node, exprs)
+    }
+
+    /// The plan whose last node is the relation, with the column names of the query.
+    fn finish(mut self, root: &Relation, schema: &DFSchema) -> Result<StreamPlan, SqlError> {
+        let id = self.exactly(root, schema.as_arrow())?;
+        if self.options.emit_on_close {
+            self.check_emit()?;
+        }
+        let shared = self.nodes.iter().any(|node| node.inputs.contains(&id)) || id + 1 != self.nodes.len();
+        debug_assert!(!shared, "the root is made last and nobody reads it");
+        let node = &mut self.nodes[id];
+        let named = node
+            .schema
+            .fields()
+            .iter()
+            .zip(schema.fields())
+            .map(|(field, named)| Field::new(named.name(), field.data_type().clone(), field.is_nullable()));
+        node.schema = Arc::new(Schema::new(named.collect::<Vec<_>>()));
+        if let StreamOp::Project(exprs) = &mut node.op {
+            for (projection, named) in exprs.iter_mut().zip(schema.fields()) {
+                projection.name.clone_from(named.name());
+            }
+        }
+        Ok(StreamPlan {
+            nodes: self.nodes,
+            notices: self.notices,
+        })
+    }
+
+    /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.
+    fn check_emit(&self) -> Result<(), SqlError> {
+        if self
+            .nodes
+            .iter()
+            .any(|node| matches!(&node.op, StreamOp::Aggregate(_)))
+        {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::InvalidObjectDefinition,
+            "EMIT ON WINDOW CLOSE needs a GROUP BY over windows of event time",
+        )
+        .with_detail("The query has no GROUP BY: its rows are final as soon as they come.")
+        .with_hint("Leave EMIT ON WINDOW CLOSE out."))
+    }
+}
+
+/// The types of the columns, for fingerprints.
+fn types_of(schema: &SchemaRef) -> String {
+    let types: Vec<String> = schema.fields().iter().map(|f| type_text(f.data_type())).collect();
+    types.join(", ")
+}
+
+/// A type with all that its state depends on.
+fn type_text(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
+        other => sql_type_name(other),
+    }
+}
+
+fn refused(what: impl std::fmt::Display) -> SqlError {
+    SqlError::unsupported(format!("{what} in a streaming query"))
+}
+
+/// What the user calls a plan that cannot be lowered.
+fn construct(plan: &LogicalPlan) -> &'static str {
+    match plan {
+        LogicalPlan::Join(_) => "a join or a subquery in an expression",
+        LogicalPlan::Window(_) => "an OVER window function",
+        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => "LIMIT",
+        LogicalPlan::EmptyRelation(_) => "a query without rows, or without FROM,",
+        LogicalPlan::Values(_) => "VALUES",
+        LogicalPlan::Unnest(_) => "UNNEST",
+        LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
+        LogicalPlan::Distinct(_) => "DISTINCT ON",
+        LogicalPlan::Subquery(_) => "a subquery in an expression",
+        _ => "this query",
+    }
+}

@@ -1,0 +1,191 @@
+//! Query + catalog → plan. Pure: the same query and catalog give the same plan (INV-8).
+//!
+//! ```text
+//! ast::Query ─▶ refuse ─▶ query::bind ─▶ query::optimize ─▶ lower ─▶ StreamPlan     plan_view, for views and sinks
+//!                              │
+//!                              └───────▶ batch ─▶ LogicalPlan of plain DataFusion    plan_select, for one-shot reads
+//! ```
+//!
+//! Both ways share `bind`: names, PostgreSQL's types and column names, window functions. So a view and a one-shot read of
+//! the same query have the same columns and the same answer.
+
+mod batch;
+mod context;
+mod functions;
+mod lower;
+mod names;
+mod place;
+mod postgres;
+mod query;
+mod refuse;
+mod sink;
+mod source;
+mod translate;
+pub mod types;
+mod window;
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+
+pub use self::context::{Resolver, planning_options};
+pub use self::sink::{SinkCheck, plan_sink_checks};
+pub use self::source::{check_source, schema_of_source};
+pub use self::types::{arrow_type, sql_type_name};
+pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
+
+pub(crate) use self::window::Micros;
+
+use self::context::{CatalogTable, Names};
+use self::lower::LowerOptions;
+use crate::catalog::Catalog;
+use crate::stream_plan::StreamPlan;
+use crate::{SqlError, SqlState};
+
+/// A streaming query and what it reads.
+#[derive(Debug, Clone)]
+pub struct PlannedQuery {
+    /// How it is kept up to date.
+    pub plan: StreamPlan,
+    /// Names of the sources and views that its text reads, sorted.
+    pub depends_on: Vec<String>,
+}
+
+/// A one-shot query.
+#[derive(Debug, Clone)]
+pub struct PlannedSelect {
+    /// What plain DataFusion runs; its tables are those that the resolver gave.
+    pub plan: LogicalPlan,
+    /// What the user calls the columns; unlike the fields of the plan they need not differ from one another.
+    pub columns: Vec<String>,
+}
+
+/// A logical view.
+#[derive(Debug, Clone)]
+pub struct PlannedView {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Names of the sources and views that its text reads, sorted.
+    pub depends_on: Vec<String>,
+}
+
+/// Plans the query of a materialized view, a sink or a subscription. `columns` are its column names, if listed.
+///
+/// # Errors
+/// What is wrong with the query; what of it streaming queries do not have, by its name; and what keeps it from being emitted on
+/// window close. With the place in the text, where it is known.
+pub fn plan_view(
+    catalog: &Catalog,
+    query: &ast::Query,
+    columns: &[String],
+    emit_on_close: bool,
+) -> Result<PlannedQuery, SqlError> {
+    refuse::refuse_unsupported(query)?;
+    let names = Names::new(catalog, None);
+    let plan = named(query::bind(&names, query)?, columns)?;
+    query::refuse_impure(&plan.plan)?;
+    let depends_on = dependencies(&names, query, &plan.plan);
+    let optimized = query::optimize(plan.plan)?;
+    let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
+    Ok(PlannedQuery { plan, depends_on })
+}
+
+/// Plans a logical view: checks its query, which may be anything that a one-shot query may be.
+///
+/// # Errors
+/// What is wrong with the query.
+pub fn plan_logical_view(
+    catalog: &Catalog,
+    query: &ast::Query,
+    columns: &[String],
+) -> Result<PlannedView, SqlError> {
+    let names = Names::new(catalog, None);
+    let plan = named(query::bind(&names, query)?, columns)?;
+    let depends_on = dependencies(&names, query, &plan.plan);
+    Ok(PlannedView {
+        schema: Arc::clone(plan.plan.schema().inner()),
+        depends_on,
+    })
+}
+
+/// Plans a one-shot query: all of DataFusion's SQL, with our types and window functions. Tables come from `resolver`,
+/// which is asked first; what it does not give is planned by its schema alone and cannot be run.
+///
+/// # Errors
+/// What is wrong with the query.
+pub fn plan_select(
+    catalog: &Catalog,
+    query: &ast::Query,
+    resolver: Resolver<'_>,
+) -> Result<PlannedSelect, SqlError> {
+    let names = Names::new(catalog, Some(resolver));
+    let bound = query::bind(&names, query)?;
+    Ok(PlannedSelect {
+        plan: batch::plain(bound.plan)?,
+        columns: bound.columns,
+    })
+}
+
+/// The bound query with the listed column names, if any; as the columns of a relation, they must differ.
+fn named(bound: query::Bound, columns: &[String]) -> Result<query::Bound, SqlError> {
+    if columns.len() > bound.columns.len() {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            "CREATE VIEW specifies more column names than columns",
+        ));
+    }
+    let names: Vec<String> = columns
+        .iter()
+        .cloned()
+        .chain(bound.columns.iter().skip(columns.len()).cloned())
+        .collect();
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].contains(name) {
+            return Err(SqlError::new(
+                SqlState::DuplicateColumn,
+                format!("column \"{name}\" specified more than once"),
+            )
+            .with_hint("Give one of them another name with AS."));
+        }
+    }
+    Ok(query::Bound {
+        plan: query::rename(bound.plan, &names)?,
+        columns: names,
+    })
+}
+
+/// Objects that the text reads. A name of the catalog that is also that of a CTE counts if it is scanned.
+fn dependencies(names: &Names<'_>, query: &ast::Query, plan: &LogicalPlan) -> Vec<String> {
+    let ctes: Vec<String> = query
+        .with
+        .iter()
+        .flat_map(|with| &with.cte_tables)
+        .map(|cte| types::folded(&cte.alias.name))
+        .collect();
+    let mut used = names.used();
+    used.retain(|name| !ctes.contains(name) || is_scanned(plan, name));
+    used.into_iter().collect()
+}
+
+fn is_scanned(plan: &LogicalPlan, name: &str) -> bool {
+    let mut found = false;
+    let walked = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && scan
+                .source
+                .downcast_ref::<CatalogTable>()
+                .is_some_and(|table| table.object.name == name)
+        {
+            found = true;
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.is_err() || found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! The names that PostgreSQL gives to the columns of a query: `count` for `count(*)`, `?column?` for `price * 2`.
+
+use std::collections::BTreeSet;
+
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
+
+use crate::plan::types::folded;
+
+/// How deep casts and parentheses are looked through for a name.
+const DEPTH_MAX: usize = 64;
+
+/// The name of a column that has none.
+const UNNAMED: &str = "?column?";
+
+/// What the select list of a query says of its column names.
+pub(crate) struct OutputNames {
+    /// For each item of the list: its name, or `None` for a wildcard.
+    items: Vec<Option<String>>,
+    /// Items that are written exactly like an earlier one.
+    repeated: BTreeSet<usize>,
+}
+
+impl OutputNames {
+    pub(crate) fn of(query: &ast::Query) -> Self {
+        let mut seen = BTreeSet::new();
+        let mut repeated = BTreeSet::new();
+        let mut items = Vec::new();
+        for (index, item) in leading_select(query).iter().enumerate() {
+            if let SelectItem::UnnamedExpr(expr) = item
+                && !seen.insert(expr.to_string())
+            {
+                repeated.insert(index);
+            }
+            items.push(match item {
+                SelectItem::UnnamedExpr(expr) => Some(name_of(expr, 0).unwrap_or_else(|| UNNAMED.to_owned())),
+                SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+                _ => None,
+            });
+        }
+        Self { items, repeated }
+    }
+
+    /// The query with aliases on items that say the same as an earlier one: DataFusion wants them apart.
+    pub(crate) fn disambiguated(&self, query: &ast::Query) -> ast::Query {
+        let mut query = query.clone();
+        let SetExpr::Select(select) = query.body.as_mut() else {
+            return query;
+        };
+        for index in &self.repeated {
+            if let Some(item) = select.projection.get_mut(*index)
+                && let SelectItem::UnnamedExpr(expr) = item
+            {
+                let alias = ast::Ident::with_quote('"', format!("?column {}?", index + 1));
+                *item = SelectItem::ExprWithAlias {
+                    expr: expr.clone(),
+                    alias,
+                };
+            }
+        }
+        query
+    }
+
+    /// Names for columns that are now called `current`. What a wildcard stands for keeps its names.
+    pub(crate) fn applied_to(&self, current: &[String]) -> Vec<String> {
+        let mut names = current.to_vec();
+        let wildcards = self.items.iter().filter(|item| item.is_none()).count();
+        if self.items.is_empty() || (wildcards == 0 && self.items.len() != names.len()) {
+            return names;
+        }
+        for (name, item) in names.iter_mut().zip(&self.items) {
+            let Some(item) = item else { break };
+            name.clone_from(item);
+        }
+        if wildcards > 0 {
+            for (name, item) in names.iter_mut().rev().zip(self.items.iter().rev()) {
+                let Some(item) = item else { break };
+                name.clone_from(item);
+            }
+        }
+        names
+    }
+}
+
+/// The select list that names the columns: that of the first query of a set operation.
+fn leading_select(query: &ast::Query) -> &[SelectItem] {
+    let mut body = query.body.as_ref();
+    for _ in 0..DEPTH_MAX {
+        body = match body {
+            SetExpr::Select(select) => return &select.projection,
+            SetExpr::SetOperation { left, .. } => left,
+            SetExpr::Query(query) => query.body.as_ref(),
+            _ => return &[],
+        };
+    }
+    &[]
+}
+
+/// PostgreSQL's name of an expression, if it has one.
+fn name_of(expr: &Expr, depth: usize) -> Option<String> {
+    if depth > DEPTH_MAX {
+        return None;
+    }
+    let named = |name: &str| Some(name.to_owned());
+    match expr {
+        Expr::Identifier(ident) => Some(folded(ident)),
+        Expr::CompoundIdentifier(parts) => parts.last().map(folded),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(AccessExpr::Dot(Expr::Identifier(field))) => Some(folded(field)),
+            _ => name_of(root, depth + 1),
+        },
+        Expr::Function(call) => call.name.0.last().and_then(|part| part.as_ident()).map(folded),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => name_of(inner, depth + 1),
+        Expr::Cast { expr, data_type, .. } => name_of(expr, depth + 1).or_else(|| type_name(data_type)),
+        Expr::TypedString(typed) => type_name(&typed.data_type),
+        Expr::Interval(_) => named("interval"),
+        Expr::Case { .. } => named("case"),
+        Expr::Exists { .. } => named("exists"),
+        Expr::Extract { .. } => named("extract"),
+        Expr::Ceil { .. } => named("ceil"),
+        Expr::Floor { .. } => named("floor"),
+        Expr::Position { .. } => named("position"),
+        Expr::Substring { .. } => named("substring"),
+        Expr::Trim { .. } => named("btrim"),
+        Expr::Overlay { .. } => named("overlay"),
+        Expr::AtTimeZone { .. } => named("timezone"),
+        Expr::Array(_) => named("array"),
+        Expr::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => named("bool"),
+        _ => None,
+    }
+}
+
+/// PostgreSQL's short name of a type, with which it calls a cast of something without a name.
+fn type_name(data_type: &ast::DataType) -> Option<String> {
+    use arrow::datatypes::DataType as Arrow;
+    let name = match crate::plan::types::arrow_type(data_type).ok()? {
+        Arrow::Boolean => "bool",
+        Arrow::Int16 => "int2",
+        Arrow::Int32 => "int4",
+        Arrow::Int64 => "int8",
+        Arrow::Float32 => "float4",
+        Arrow::Float64 => "float8",
+        Arrow::Decimal128(..) => "numeric",
+        Arrow::Utf8 => match data_type {
+            ast::DataType::Text => "text",
+            _ => "varchar",
+        },
+        Arrow::Binary => "bytea",
+        Arrow::Date32 => "date",
+        Arrow::Time64(_) => "time",
+        Arrow::Timestamp(_, None) => "timestamp",
+        Arrow::Timestamp(_, Some(_)) => "timestamptz",
+        Arrow::Interval(_) => "interval",
+        _ => return None,
+    };
+    Some(name.to_owned())
+}

@@ -1,0 +1,165 @@
+//! PostgreSQL's types for aggregates, and its errors for constants that overflow.
+//!
+//! Everything that is planned goes through here, streaming or not, so both give the same types and the same answers.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+
+use crate::plan::translate::external;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
+use crate::{SqlError, SqlState};
+
+/// Digits that DataFusion's average of a decimal gets behind those of its argument.
+const AVERAGE_DIGITS: i8 = 4;
+
+/// Gives the aggregates of a plan, which is not yet type-coerced, PostgreSQL's result types: sum of BIGINT and average of
+/// integers are NUMERIC. Groups and arguments become types that columns have.
+pub(crate) fn aggregate_types(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Aggregate(aggregate) => aggregate_node(aggregate),
+        other => Ok(Transformed::no(other)),
+    })?;
+    // Columns name the aggregates below them, and their types have changed.
+    plan.data
+        .transform_up_with_subqueries(|node| node.recompute_schema().map(Transformed::yes))
+        .map(|plan| plan.data)
+}
+
+fn aggregate_node(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = node.input.schema();
+    let names = NamePreserver::new_for_projection();
+    let group_expr = node
+        .group_expr
+        .iter()
+        .map(|expr| match expr {
+            Expr::GroupingSet(_) => Ok(expr.clone()),
+            expr => {
+                let name = names.save(expr);
+                Ok(name.restore(as_column(expr.clone(), schema)?))
+            }
+        })
+        .collect::<PlanResult<Vec<_>>>()?;
+    let aggr_expr = node
+        .aggr_expr
+        .iter()
+        .map(|expr| {
+            let name = names.save(expr);
+            let rewritten = expr.clone().transform_up(|expr| match expr {
+                Expr::AggregateFunction(call) => aggregate_call(call, schema).map(Transformed::yes),
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(name.restore(rewritten.data))
+        })
+        .collect::<PlanResult<Vec<_>>>()?;
+    Aggregate::try_new(node.input, group_expr, aggr_expr)
+        .map(|node| Transformed::yes(LogicalPlan::Aggregate(node)))
+}
+
+/// The expression, cast if its type is none that columns have.
+fn as_column(expr: Expr, schema: &DFSchema) -> PlanResult<Expr> {
+    let data_type = expr.get_type(schema)?;
+    let wanted = column_type(&data_type);
+    Ok(if wanted == data_type {
+        expr
+    } else {
+        cast(expr, wanted)
+    })
+}
+
+fn aggregate_call(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
+    let mut args = call.params.args;
+    if let [arg] = args.as_mut_slice() {
+        let plain = as_column(arg.clone(), schema)?;
+        let data_type = plain.get_type(schema)?;
+        *arg = match argument_type(call.func.name(), &data_type) {
+            Some(wanted) if wanted != data_type => cast(plain, wanted),
+            _ => plain,
+        };
+    }
+    let params = AggregateFunctionParams { args, ..call.params };
+    Ok(Expr::AggregateFunction(AggregateFunction {
+        func: call.func,
+        params,
+    }))
+}
+
+/// The argument type with which DataFusion's function gives PostgreSQL's result type.
+fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
+    let average_scale = DECIMAL_SCALE - AVERAGE_DIGITS;
+    match (function, argument) {
+        ("sum", DataType::Int64) => Some(DataType::Decimal128(DECIMAL_DIGITS, 0)),
+        ("sum", DataType::Int16 | DataType::Int32) => Some(DataType::Int64),
+        ("sum", DataType::Decimal128(_, scale)) => Some(DataType::Decimal128(DECIMAL_DIGITS, *scale)),
+        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            Some(DataType::Decimal128(DECIMAL_DIGITS, average_scale))
+        }
+        ("avg", DataType::Decimal128(_, scale)) => {
+            Some(DataType::Decimal128(DECIMAL_DIGITS, (*scale).max(average_scale)))
+        }
+        _ => None,
+    }
+}
+
+/// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around.
+pub(crate) fn fold_integers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(expr
+                .transform_up(fold_integer)?
+                .update_data(|expr| name.restore(expr)))
+        })
+    })
+    .map(|plan| plan.data)
+}
+
+fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let (Expr::Literal(left, _), Expr::Literal(right, _)) = (left.as_ref(), right.as_ref()) else {
+        return Ok(Transformed::no(expr));
+    };
+    let (Some(a), Some(b)) = (integer(left), integer(right)) else {
+        return Ok(Transformed::no(expr));
+    };
+    let value = match op {
+        Operator::Plus => a + b,
+        Operator::Minus => a - b,
+        Operator::Multiply => a * b,
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let folded = match left.data_type() {
+        DataType::Int16 => i16::try_from(value).ok().map(|v| ScalarValue::Int16(Some(v))),
+        DataType::Int32 => i32::try_from(value).ok().map(|v| ScalarValue::Int32(Some(v))),
+        _ => i64::try_from(value).ok().map(|v| ScalarValue::Int64(Some(v))),
+    };
+    match folded {
+        Some(folded) if left.data_type() == right.data_type() => {
+            Ok(Transformed::yes(Expr::Literal(folded, None)))
+        }
+        Some(_) => Ok(Transformed::no(expr)),
+        None => Err(external(SqlError::new(
+            SqlState::NumericValueOutOfRange,
+            format!(
+                "{} out of range",
+                crate::plan::types::sql_type_name(&left.data_type())
+            ),
+        ))),
+    }
+}
+
+/// An integer, as wide as any product of two needs it.
+fn integer(value: &ScalarValue) -> Option<i128> {
+    match value {
+        ScalarValue::Int16(Some(v)) => Some(i128::from(*v)),
+        ScalarValue::Int32(Some(v)) => Some(i128::from(*v)),
+        ScalarValue::Int64(Some(v)) => Some(i128::from(*v)),
+        _ => None,
+    }
+}

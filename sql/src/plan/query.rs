@@ -1,0 +1,173 @@
+//! Query text → logical plan: names and types resolved, then simplified by a fixed list of rules.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result as PlanResult};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::optimizer::optimize_projections::OptimizeProjections;
+use datafusion::optimizer::optimize_unions::OptimizeUnions;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Analyzer, Optimizer, OptimizerContext, OptimizerRule};
+use datafusion::sql::planner::SqlToRel;
+use datafusion::sql::sqlparser::ast;
+
+use crate::plan::context::{Names, planning_options};
+use crate::plan::functions::impurity;
+use crate::plan::names::OutputNames;
+use crate::plan::postgres;
+use crate::plan::translate::{external, translate};
+use crate::plan::types::column_type;
+use crate::{SqlError, SqlState};
+
+/// A query whose names and types are resolved.
+pub(crate) struct Bound {
+    pub(crate) plan: LogicalPlan,
+    /// PostgreSQL's names of the columns, which need not differ.
+    pub(crate) columns: Vec<String>,
+}
+
+/// Resolves names and types. The result has types that columns have.
+///
+/// # Errors
+/// Whatever is wrong with the query, with its place.
+pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlError> {
+    let output = OutputNames::of(query);
+    let query = output.disambiguated(query);
+    let statement = ast::Statement::Query(Box::new(query));
+    let plan = SqlToRel::new(names)
+        .sql_statement_to_plan(statement)
+        .and_then(postgres::aggregate_types)
+        .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(postgres::fold_integers)
+        .and_then(columns_only)
+        .map_err(translate)?;
+    let columns = output.applied_to(&field_names(plan.schema().as_arrow()));
+    Ok(Bound { plan, columns })
+}
+
+/// Casts result columns whose types are none that columns have.
+fn columns_only(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let schema = Arc::clone(plan.schema());
+    if schema
+        .fields()
+        .iter()
+        .all(|f| &column_type(f.data_type()) == f.data_type())
+    {
+        return Ok(plan);
+    }
+    let exprs = schema.iter().map(|(qualifier, field)| {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        let wanted = column_type(field.data_type());
+        match wanted == *field.data_type() {
+            true => column,
+            false => cast(column, wanted).alias_qualified(qualifier.cloned(), field.name()),
+        }
+    });
+    LogicalPlanBuilder::from(plan)
+        .project(exprs.collect::<Vec<_>>())?
+        .build()
+}
+
+/// The plan with its columns under these names, which differ.
+///
+/// # Errors
+/// If there are not as many names as columns.
+pub(crate) fn rename(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan, SqlError> {
+    let width = plan.schema().fields().len();
+    if names.len() != width {
+        return Err(SqlError::new(
+            SqlState::SyntaxError,
+            format!(
+                "the query has {width} columns, but {} names are given",
+                names.len()
+            ),
+        ));
+    }
+    let same = plan
+        .schema()
+        .iter()
+        .zip(names)
+        .all(|((_, field), name)| field.name() == name);
+    if same && !matches!(plan, LogicalPlan::Sort(_)) {
+        return Ok(plan);
+    }
+    let exprs = plan
+        .schema()
+        .columns()
+        .into_iter()
+        .zip(names)
+        .map(|(column, name)| {
+            if column.name == *name {
+                Expr::Column(column)
+            } else {
+                Expr::Column(column).alias(name)
+            }
+        });
+    let exprs: Vec<Expr> = exprs.collect();
+    LogicalPlanBuilder::from(plan)
+        .project(exprs)
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(translate)
+}
+
+/// Names of the fields, in order.
+pub(crate) fn field_names(schema: &Schema) -> Vec<String> {
+    schema.fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// Simplifies the plan of a view by rules that read no clock and keep what the lowering understands.
+///
+/// # Errors
+/// What a rule finds wrong, such as a constant that divides by zero.
+pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
+    let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
+        Arc::new(OptimizeUnions::new()),
+        Arc::new(SimplifyExpressions::new()),
+        Arc::new(ReplaceDistinctWithAggregate::new()),
+        Arc::new(PushDownFilter::new()),
+        Arc::new(OptimizeProjections::new()),
+    ];
+    let mut options = planning_options().clone();
+    options.optimizer.skip_failed_rules = false;
+    let config =
+        OptimizerContext::new_with_config_options(Arc::new(options)).without_query_execution_start_time();
+    Optimizer::with_rules(rules)
+        .optimize(plan, &config, |_, _| {})
+        .map_err(translate)
+}
+
+/// Refuses functions whose result may change when a row is computed again, for instance for its retraction.
+pub(crate) fn refuse_impure(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let found = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| match expr {
+                Expr::ScalarFunction(call) => match impurity(&call.func) {
+                    Some(why) => Err(external(impure(call.name(), why))),
+                    None => Ok(TreeNodeRecursion::Continue),
+                },
+                _ => Ok(TreeNodeRecursion::Continue),
+            })
+        })
+    });
+    found.map(drop).map_err(translate)
+}
+
+fn impure(function: &str, why: &str) -> SqlError {
+    SqlError::unsupported(format!("{function}() in a streaming query"))
+        .with_detail(format!(
+            "The function {why}, and a streaming query must give the same result for the same rows."
+        ))
+        .with_hint("Take the time from a column, for instance INCLUDE timestamp.")
+}
+
+/// Whether windows and event time can count in this type.
+pub(crate) fn is_timestamp(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Timestamp(arrow::datatypes::TimeUnit::Microsecond, _)
+    )
+}

@@ -1,9 +1,15 @@
 //! Highwater's connectors: the outside world as lanes of Arrow rows, and sinks that confirm.
 
 pub mod ack;
+pub mod blackhole;
+pub mod conformance;
+pub mod datagen;
 pub mod error;
 pub mod format;
+pub mod kafka;
+pub mod memory;
 pub mod options;
+pub mod registry;
 pub mod sink;
 pub mod source;
 

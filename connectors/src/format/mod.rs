@@ -1,14 +1,25 @@
 //! Formats: record bytes to Arrow columns and back.
 
+mod base64;
+mod bytes;
+mod column;
+mod decimal;
+mod fault;
+mod json;
+mod metadata;
+mod time;
+
 use std::sync::Arc;
 
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{Field, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use crate::error::ConnectorError;
-use crate::options::OptionMap;
+use crate::options::{OptionKind, OptionMap, OptionSpec, nearest};
 use crate::sink::{SinkMode, SinkRecord};
 use crate::source::{PartitionId, RawPayload};
+use time::TimestampFormat;
+pub(crate) use time::write_date;
 
 /// Where a column of a source comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -73,7 +84,11 @@ pub trait Decoder: Send {
     ///
     /// # Errors
     /// Only for faults that are not a record's own (out of memory in a column buffer).
-    fn decode(&mut self, partition: PartitionId, payloads: &[RawPayload<'_>]) -> Result<Decoded, ConnectorError>;
+    fn decode(
+        &mut self,
+        partition: PartitionId,
+        payloads: &[RawPayload<'_>],
+    ) -> Result<Decoded, ConnectorError>;
 }
 
 /// One change per row, after the step's delta was consolidated.
@@ -110,32 +125,126 @@ pub struct EncodeOptions {
     pub key: Vec<usize>,
 }
 
-/// A decoder for `FORMAT PLAIN ENCODE <encode>` by its lowercase name (`json`, `bytes`).
-///
-/// # Errors
-/// An unknown format or option, a column type that the format cannot give.
-pub fn decoder(
-    _encode: &str,
-    _columns: &[DecodeColumn],
-    _options: &OptionMap,
-) -> Result<Box<dyn Decoder>, ConnectorError> {
-    Err(ConnectorError::invalid("no format is built in yet"))
+/// The formats of sources, by their lowercase names.
+pub const DECODERS: &[&str] = &["bytes", "json"];
+
+/// The formats of sinks, by their lowercase names.
+pub const ENCODERS: &[&str] = &["json"];
+
+/// Metadata key and value by which a Utf8 field is JSONB: the text of any JSON value (Arrow's canonical extension).
+pub const JSON_EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.json");
+
+/// Whether a field holds JSONB.
+#[must_use]
+pub fn is_json(field: &Field) -> bool {
+    field
+        .metadata()
+        .get(JSON_EXTENSION.0)
+        .is_some_and(|name| name == JSON_EXTENSION.1)
 }
 
-/// An encoder by its lowercase name (`json`).
+const TIMESTAMP_FORMAT: OptionSpec = OptionSpec {
+    name: "timestamp.format",
+    aliases: &[],
+    kind: OptionKind::Text,
+    default: Some("iso8601"),
+    required: false,
+    secret: false,
+    doc: "How timestamps are written: iso8601, unix_s, unix_ms, unix_us, unix_ns, or a strftime pattern.",
+};
+
+/// The options that a source's or sink's format takes beside its connector's.
 ///
 /// # Errors
-/// An unknown format or option, a column type that the format cannot carry.
+/// An unknown format.
+pub fn options(encode: &str) -> Result<&'static [OptionSpec], ConnectorError> {
+    match encode {
+        "json" => Ok(&[TIMESTAMP_FORMAT]),
+        "bytes" => Ok(&[]),
+        other => Err(unknown_format(other, DECODERS)),
+    }
+}
+
+fn unknown_format(name: &str, known: &'static [&'static str]) -> ConnectorError {
+    let error = ConnectorError::invalid(format!("unknown format \"{name}\""));
+    let hint = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("Did you mean \"{near}\"?"),
+        None => format!("The formats are: {}.", known.join(", ")),
+    };
+    error.with_hint(hint)
+}
+
+/// The value of `timestamp.format` among the options, which may also hold the connector's.
+fn timestamp_format(options: &OptionMap) -> Result<TimestampFormat, ConnectorError> {
+    TimestampFormat::from_option(
+        options
+            .get(TIMESTAMP_FORMAT.name)
+            .map_or("iso8601", String::as_str),
+    )
+}
+
+/// Checks the format options of a statement without columns at hand.
+///
+/// # Errors
+/// An unknown format, a value that the format does not understand.
+pub fn validate(encode: &str, options: &OptionMap) -> Result<(), ConnectorError> {
+    match encode {
+        "json" => timestamp_format(options).map(drop),
+        "bytes" => Ok(()),
+        other => Err(unknown_format(other, DECODERS)),
+    }
+}
+
+/// A decoder for `FORMAT PLAIN ENCODE <encode>` by its lowercase name (`json`, `bytes`). It reads its own options and
+/// leaves the others alone, so the whole map of a statement may be given.
+///
+/// # Errors
+/// An unknown format, a value that an option does not take, a column type that the format cannot give.
+pub fn decoder(
+    encode: &str,
+    columns: &[DecodeColumn],
+    options: &OptionMap,
+) -> Result<Box<dyn Decoder>, ConnectorError> {
+    match encode {
+        "json" => Ok(Box::new(json::JsonDecoder::new(
+            columns,
+            &timestamp_format(options)?,
+        )?)),
+        "bytes" => Ok(Box::new(bytes::BytesDecoder::new(columns)?)),
+        other => Err(unknown_format(other, DECODERS)),
+    }
+}
+
+/// An encoder by its lowercase name (`json`). It reads its own options and leaves the others alone.
+///
+/// # Errors
+/// An unknown format, a value that an option does not take, a column type that the format cannot carry.
 pub fn encoder(
-    _encode: &str,
-    _options: &EncodeOptions,
-    _format_options: &OptionMap,
+    encode: &str,
+    options: &EncodeOptions,
+    format_options: &OptionMap,
 ) -> Result<Box<dyn Encoder>, ConnectorError> {
-    Err(ConnectorError::invalid("no format is built in yet"))
+    match encode {
+        "json" => Ok(Box::new(json::JsonEncoder::new(
+            options,
+            timestamp_format(format_options)?,
+        )?)),
+        other => Err(unknown_format(other, ENCODERS)),
+    }
+}
+
+/// Microseconds since the epoch of an ISO 8601 timestamp without a zone, as an option may hold it.
+pub(crate) fn parse_timestamp(text: &str) -> Result<i64, String> {
+    TimestampFormat::Iso.parse_text(text.as_bytes(), false)
 }
 
 /// Shared by decoders: the output schema of a set of columns.
 #[must_use]
 pub fn schema_of(columns: &[DecodeColumn]) -> SchemaRef {
-    Arc::new(arrow::datatypes::Schema::new(columns.iter().map(|column| Arc::clone(&column.field)).collect::<Vec<_>>()))
+    Arc::new(arrow::datatypes::Schema::new(
+        columns
+            .iter()
+            .map(|column| Arc::clone(&column.field))
+            .collect::<Vec<_>>(),
+    ))
 }

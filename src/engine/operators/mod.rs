@@ -3,7 +3,11 @@
 //! An operator does no I/O and reads no clock; time comes in with the step. How the input is cut into steps never
 //! changes what its outputs add up to (INV-9).
 
-use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot};
+pub(crate) mod aggregate;
+pub(crate) mod state;
+pub(crate) mod stateless;
+
+use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateTable, TableId};
 
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -56,6 +60,13 @@ pub(crate) struct StateAddress {
     pub(crate) object: ObjectId,
     /// The operator's place in the plan.
     pub(crate) operator: OperatorId,
+}
+
+impl StateAddress {
+    /// One of the operator's tables.
+    pub(crate) fn table(self, table: TableId) -> StateTable {
+        StateTable { object: self.object, operator: self.operator, table }
+    }
 }
 
 /// Figures of an operator since the start of the process.

@@ -1,0 +1,214 @@
+//! The state of an aggregate as of a freeze, and how it is written.
+
+use highwater_storage::{CheckpointWriter, KeyWriter, StateTable};
+
+use super::accumulator::FrozenAccumulator;
+use super::{GROUPS, Layout, entries_table};
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::chunks::FrozenChunks;
+use crate::engine::operators::state::group_table::FrozenKeys;
+use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::varint;
+use crate::engine::operators::{FrozenState, StateAddress};
+
+/// The first byte of every value.
+pub(super) const VALUE_VERSION: u8 = 1;
+
+/// What all shards changed.
+pub(super) struct FrozenAggregate {
+    calls: usize,
+    is_global: bool,
+    /// Groups with a window column in this range are gone: after the first, if any, and through the second.
+    closed: Option<(Option<i64>, i64)>,
+    shards: Vec<FrozenShard>,
+}
+
+/// What one shard changed.
+pub(super) struct FrozenShard {
+    /// Keys of the dirty slots.
+    pub(super) keys: FrozenKeys,
+    /// Rows of the dirty slots, where rows can be taken away.
+    pub(super) rows: Option<FrozenChunks<i64>>,
+    /// Values of the dirty slots.
+    pub(super) accumulators: Vec<Box<dyn FrozenAccumulator>>,
+    /// Slots to be written; to be deleted if they have no rows.
+    pub(super) dirty: SlotSet,
+    /// Slots whose counted values are not to be written: the window of the group closed.
+    pub(super) closed: SlotSet,
+}
+
+/// Keys to be written in order: a byte range of a common buffer each, and what goes with it.
+struct Sorted<T> {
+    bytes: Vec<u8>,
+    keys: Vec<SortedKey<T>>,
+}
+
+struct SortedKey<T> {
+    /// The first 16 bytes: they mostly decide.
+    head: u128,
+    start: usize,
+    end: usize,
+    with: T,
+}
+
+/// Where rows go.
+struct Target<'a> {
+    table: StateTable,
+    writer: &'a mut CheckpointWriter,
+}
+
+impl FrozenAggregate {
+    /// What `shards` changed; groups with a window column in `closed` are gone.
+    pub(super) fn new(layout: &Layout, closed: Option<(Option<i64>, i64)>, shards: Vec<FrozenShard>) -> Self {
+        Self {
+            calls: layout.calls.len(),
+            is_global: layout.is_global(),
+            closed,
+            shards,
+        }
+    }
+
+    fn delete_closed(&self, address: StateAddress, writer: &mut CheckpointWriter) {
+        let Some((after, through)) = self.closed else {
+            return;
+        };
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        KeyWriter::new(&mut from).put_i64(after.map_or(i64::MIN, |after| after.saturating_add(1)));
+        KeyWriter::new(&mut to).put_i64(through.saturating_add(1));
+        let tables = std::iter::once(GROUPS).chain((0..self.calls).map(entries_table));
+        for table in tables {
+            writer.delete_state_range(address.table(table), &from, &to);
+        }
+    }
+}
+
+impl FrozenState for FrozenAggregate {
+    fn write(
+        self: Box<Self>,
+        address: StateAddress,
+        writer: &mut CheckpointWriter,
+    ) -> Result<(), EngineError> {
+        self.delete_closed(address, writer);
+        for mut shard in self.shards {
+            shard.write_groups(
+                self.is_global,
+                &mut Target {
+                    table: address.table(GROUPS),
+                    writer,
+                },
+            );
+            for call in 0..self.calls {
+                shard.write_entries(
+                    call,
+                    &mut Target {
+                        table: address.table(entries_table(call)),
+                        writer,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FrozenShard {
+    fn write_groups(&self, is_global: bool, target: &mut Target<'_>) {
+        let mut sorted = Sorted::new(self.dirty.count());
+        for slot in self.dirty.iter() {
+            sorted.push(slot, |out| self.keys.encode(slot, out));
+        }
+        let mut value = Vec::new();
+        sorted.for_each(|key, slot| {
+            let rows = self.rows.as_ref().map(|rows| *rows.get(*slot));
+            if rows == Some(0) && !is_global {
+                target.delete(key);
+                return;
+            }
+            value.clear();
+            value.push(VALUE_VERSION);
+            if let Some(rows) = rows {
+                varint::put(&mut value, i128::from(rows));
+            }
+            for accumulator in &self.accumulators {
+                accumulator.encode(*slot, &mut value);
+            }
+            target.put(key, &value);
+        });
+    }
+
+    fn write_entries(&mut self, call: usize, target: &mut Target<'_>) {
+        let Self {
+            keys,
+            accumulators,
+            closed,
+            ..
+        } = self;
+        let mut sorted = Sorted::new(0);
+        accumulators[call].entries(&mut |slot, value, count| {
+            if !closed.contains(slot) {
+                sorted.push(count, |out| {
+                    keys.encode(slot, out);
+                    out.extend_from_slice(value);
+                });
+            }
+        });
+        let mut value = Vec::new();
+        sorted.for_each(|key, count| {
+            if *count == 0 {
+                target.delete(key);
+                return;
+            }
+            value.clear();
+            value.push(VALUE_VERSION);
+            varint::put(&mut value, i128::from(*count));
+            target.put(key, &value);
+        });
+    }
+}
+
+impl<T> Sorted<T> {
+    fn new(keys: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(keys * 18),
+            keys: Vec::with_capacity(keys),
+        }
+    }
+
+    fn push(&mut self, with: T, encode: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.bytes.len();
+        encode(&mut self.bytes);
+        let key = &self.bytes[start..];
+        let mut head = [0; 16];
+        let len = key.len().min(16);
+        head[..len].copy_from_slice(&key[..len]);
+        let head = u128::from_be_bytes(head);
+        self.keys.push(SortedKey {
+            head,
+            start,
+            end: self.bytes.len(),
+            with,
+        });
+    }
+
+    /// Visits the keys in ascending order.
+    fn for_each(&mut self, mut visit: impl FnMut(&[u8], &T)) {
+        let bytes = &self.bytes;
+        self.keys.sort_unstable_by(|left, right| {
+            let by_bytes = || bytes[left.start..left.end].cmp(&bytes[right.start..right.end]);
+            left.head.cmp(&right.head).then_with(by_bytes)
+        });
+        for key in &self.keys {
+            visit(&bytes[key.start..key.end], &key.with);
+        }
+    }
+}
+
+impl Target<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.writer.put_state(self.table, key, value);
+    }
+
+    fn delete(&mut self, key: &[u8]) {
+        self.writer.delete_state(self.table, key);
+    }
+}

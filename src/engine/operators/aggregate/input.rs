@@ -1,0 +1,107 @@
+//! [`Prepared`]: a delta on its way into the shards: late rows dropped, keys hashed, arguments in their forms.
+
+use arrow::array::{Array, AsArray};
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::TimestampMicrosecondType;
+
+use super::accumulator::Argument;
+use super::{Layout, Windows};
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::hash;
+use crate::engine::operators::state::key::KeyBatch;
+use crate::engine::operators::stateless;
+
+/// Rows ready to be grouped.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    rows: usize,
+    /// Their keys.
+    pub(super) keys: KeyBatch,
+    /// The argument of each aggregate.
+    pub(super) arguments: Vec<Argument>,
+    /// One per row; absent: 1.
+    pub(super) weights: Option<ScalarBuffer<i64>>,
+    /// The rows of each shard.
+    pub(super) shards: Vec<Vec<u32>>,
+}
+
+impl Prepared {
+    /// Prepares a delta for `shards` shards. Rows of windows that end at or before `closed_to` (µs) are late and dropped.
+    ///
+    /// # Errors
+    /// Columns that are not of the planned types.
+    pub(super) fn of(
+        layout: &Layout,
+        delta: &Delta,
+        closed_to: Option<i64>,
+        shards: usize,
+    ) -> Result<Self, EngineError> {
+        let in_time = match (layout.windows, closed_to) {
+            (Some(windows), Some(closed_to)) => windows.in_time(delta, closed_to)?,
+            _ => None,
+        };
+        let delta = in_time.as_ref().unwrap_or(delta);
+        let key_columns: Vec<_> = layout
+            .key_columns
+            .iter()
+            .map(|column| delta.batch.column(*column).clone())
+            .collect();
+        let keys = layout.key.batch(&key_columns)?;
+        let calls = layout.calls.iter();
+        let arguments = calls
+            .map(|call| Argument::of(call, &delta.batch))
+            .collect::<Result<_, _>>()?;
+        let rows = delta.num_rows();
+        let shards = rows_by_shard(rows, &keys.hashes, shards);
+        if layout.append_only && delta.weights.is_some() {
+            return Err(EngineError::internal(
+                "a delta of an append-only input has weights",
+            ));
+        }
+        Ok(Self {
+            rows,
+            keys,
+            arguments,
+            weights: delta.weights.clone(),
+            shards,
+        })
+    }
+
+    /// How many rows there are.
+    pub(super) fn num_rows(&self) -> usize {
+        self.rows
+    }
+}
+
+impl Windows {
+    /// The rows that are not late; `None` if that is all of them.
+    fn in_time(&self, delta: &Delta, closed_to: i64) -> Result<Option<Delta>, EngineError> {
+        let column = delta
+            .batch
+            .column(self.column)
+            .as_primitive_opt::<TimestampMicrosecondType>();
+        let column = column.ok_or_else(|| EngineError::internal("a window column is no timestamp"))?;
+        let last_late = closed_to.saturating_sub(self.add_us);
+        let values = column.values();
+        if values.iter().all(|window| *window > last_late) {
+            return Ok(None);
+        }
+        let in_time = |row: usize| values[row] > last_late || column.is_null(row);
+        let mask = stateless::mask(delta.num_rows(), in_time);
+        stateless::keep(&mask, delta).map(Some)
+    }
+}
+
+fn rows_by_shard(rows: usize, hashes: &[u64], shards: usize) -> Vec<Vec<u32>> {
+    let rows = u32::try_from(rows).expect("a batch has fewer than 2^32 rows");
+    if shards == 1 {
+        return vec![(0..rows).collect()];
+    }
+    let count = u32::try_from(shards).expect("there are few shards");
+    let mut by_shard = vec![Vec::with_capacity(rows as usize / shards * 5 / 4 + 8); shards];
+    for (row, hash) in (0..rows).zip(hashes) {
+        by_shard[hash::shard(*hash, count) as usize].push(row);
+    }
+    by_shard
+}

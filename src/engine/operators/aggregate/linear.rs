@@ -1,0 +1,593 @@
+//! Aggregates that retract by subtraction: count, sum, avg.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array};
+use arrow::datatypes::DataType;
+
+use super::accumulator::{Accumulator, Argument, FrozenAccumulator, Rows};
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::chunks::{Chunks, FrozenChunks};
+use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::values::{self, Values};
+use crate::engine::operators::state::varint;
+
+/// Numbers of more digits are refused: those of `Decimal128(38, _)`.
+const DECIMAL_LIMIT: i128 = 10i128.pow(38);
+
+/// Counts rows.
+#[derive(Default)]
+pub(super) struct Count {
+    cells: Chunks<i64>,
+    saved: Vec<i64>,
+}
+
+/// Sums of values, and how many there are.
+pub(super) struct Linear<C> {
+    cells: Chunks<C>,
+    saved: Vec<C>,
+    finish: Finish,
+}
+
+/// What a sum becomes.
+#[derive(Debug, Clone)]
+pub(super) enum Finish {
+    /// Itself, as this type.
+    Sum(DataType),
+    /// Its quotient by the count.
+    Mean(Mean),
+}
+
+/// How a mean is given.
+#[derive(Debug, Clone)]
+pub(super) struct Mean {
+    result: DataType,
+    /// A sum is multiplied by this to have the scale of the result.
+    factor: i128,
+}
+
+/// Sum and count of one group.
+pub(super) trait Cell: Copy + Default + PartialEq + Send + Sync + 'static {
+    /// What is summed.
+    type Value: Copy;
+
+    /// The argument's values.
+    fn values(argument: &Argument) -> Option<&[Self::Value]>;
+
+    /// Adds a value as often as its weight says; whether the sum still fits its type.
+    fn add(&mut self, value: Self::Value, weight: i64) -> bool;
+
+    /// The error for a sum that does not fit.
+    fn overflow() -> EngineError {
+        numeric_overflow()
+    }
+
+    /// The results of cells.
+    ///
+    /// # Errors
+    /// A result that exceeds its type.
+    fn finish(cells: Vec<Self>, finish: &Finish) -> Result<ArrayRef, EngineError>;
+
+    /// Appends the cell.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Takes a cell off `bytes`.
+    ///
+    /// # Errors
+    /// Bytes that are no cell.
+    fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError>;
+}
+
+/// Sum of integers of at most 32 bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct IntegerCell {
+    sum: i64,
+    count: i64,
+}
+
+/// Sum of 64-bit integers or of decimals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct ExactCell<V> {
+    sum: i128,
+    count: i64,
+    values: PhantomData<V>,
+}
+
+/// Sum of floats that are only added.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct FloatCell {
+    sum: f64,
+    count: i64,
+}
+
+/// Sum of floats that are also taken away. What cannot be subtracted from a sum is counted beside it, and the sum carries
+/// its rounding error along (Neumaier's summation).
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct RetractableFloatCell {
+    sum: f64,
+    error: f64,
+    count: i64,
+    nan: i64,
+    infinite: i64,
+    negative_infinite: i64,
+}
+
+impl Mean {
+    /// A mean of type `result` over values of scale `scale`.
+    ///
+    /// # Errors
+    /// A result of a smaller scale than the values.
+    pub(super) fn new(result: DataType, scale: i8) -> Result<Self, EngineError> {
+        let factor = match &result {
+            DataType::Decimal128(_, own) => u32::try_from(i16::from(*own) - i16::from(scale))
+                .ok()
+                .and_then(|digits| 10i128.checked_pow(digits))
+                .ok_or_else(|| EngineError::internal("an avg has a smaller scale than its argument"))?,
+            _ => 1,
+        };
+        Ok(Self { result, factor })
+    }
+
+    /// `sum / count` at the scale of the result, rounded half away from zero as Postgres does.
+    fn exact(&self, sum: i128, count: i64) -> Option<i128> {
+        let count = i128::from(count);
+        let whole = (sum / count).checked_mul(self.factor)?;
+        let rest = (sum % count).checked_mul(self.factor)?;
+        let (quotient, remainder) = (rest / count, rest % count);
+        let away = i128::from(remainder.unsigned_abs() * 2 >= count.unsigned_abs()) * rest.signum();
+        let mean = whole.checked_add(quotient)?.checked_add(away)?;
+        (mean.abs() < DECIMAL_LIMIT).then_some(mean)
+    }
+}
+
+impl<C: Cell> Linear<C> {
+    /// No slots.
+    pub(super) fn new(finish: Finish) -> Self {
+        Self {
+            cells: Chunks::new(),
+            saved: Vec::new(),
+            finish,
+        }
+    }
+}
+
+impl Accumulator for Count {
+    fn grow(&mut self, slots: usize) {
+        self.cells.grow(slots, 0);
+    }
+
+    fn save(&mut self, slots: &[u32]) {
+        self.saved.extend(slots.iter().map(|slot| *self.cells.get(*slot)));
+    }
+
+    fn update(&mut self, rows: Rows<'_>, _argument: &Argument) -> Result<(), EngineError> {
+        add_counts(&mut self.cells, rows);
+        Ok(())
+    }
+
+    fn results(&self, slots: &[u32]) -> Result<ArrayRef, EngineError> {
+        Ok(Arc::new(
+            slots
+                .iter()
+                .map(|slot| Some(*self.cells.get(*slot)))
+                .collect::<Int64Array>(),
+        ))
+    }
+
+    fn saved_results(&self, positions: &[u32]) -> Result<ArrayRef, EngineError> {
+        Ok(Arc::new(
+            positions
+                .iter()
+                .map(|at| Some(self.saved[*at as usize]))
+                .collect::<Int64Array>(),
+        ))
+    }
+
+    fn forget_saved(&mut self) {
+        self.saved.clear();
+    }
+
+    fn clear(&mut self, slots: &[u32]) {
+        clear_cells(&mut self.cells, slots);
+    }
+
+    fn freeze(&mut self, slots: &SlotSet) -> Box<dyn FrozenAccumulator> {
+        Box::new(self.cells.freeze(slots))
+    }
+
+    fn restore(&mut self, slot: u32, bytes: &mut &[u8]) -> Result<(), EngineError> {
+        *self.cells.get_mut(slot) = varint::read_i64(bytes)?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.cells.bytes() + self.saved.capacity() * size_of::<i64>()
+    }
+}
+
+/// Adds the weight of each row to the count of its slot.
+pub(super) fn add_counts(cells: &mut Chunks<i64>, rows: Rows<'_>) {
+    match rows.weights {
+        None => {
+            for slot in rows.slots {
+                *cells.get_mut(*slot) += 1;
+            }
+        }
+        Some(weights) => {
+            for (slot, weight) in rows.slots.iter().zip(weights) {
+                *cells.get_mut(*slot) += weight;
+            }
+        }
+    }
+}
+
+/// Makes cells empty. Writes none that is: its chunk may be shared.
+fn clear_cells<C: Clone + Default + PartialEq>(cells: &mut Chunks<C>, slots: &[u32]) {
+    for slot in slots {
+        if *cells.get(*slot) != C::default() {
+            *cells.get_mut(*slot) = C::default();
+        }
+    }
+}
+
+impl FrozenAccumulator for FrozenChunks<i64> {
+    fn encode(&self, slot: u32, out: &mut Vec<u8>) {
+        varint::put(out, i128::from(*self.get(slot)));
+    }
+}
+
+impl<C: Cell> Accumulator for Linear<C> {
+    fn grow(&mut self, slots: usize) {
+        self.cells.grow(slots, C::default());
+    }
+
+    fn save(&mut self, slots: &[u32]) {
+        self.saved.extend(slots.iter().map(|slot| *self.cells.get(*slot)));
+    }
+
+    fn update(&mut self, rows: Rows<'_>, argument: &Argument) -> Result<(), EngineError> {
+        let values = C::values(argument);
+        let values =
+            values.ok_or_else(|| EngineError::internal("the argument of a sum is not of its type"))?;
+        let mut fits = true;
+        let pairs = rows.rows.iter().zip(rows.slots);
+        match rows.weights {
+            None => {
+                for (row, slot) in pairs {
+                    fits &= self.cells.get_mut(*slot).add(values[*row as usize], 1);
+                }
+            }
+            Some(weights) => {
+                for ((row, slot), weight) in pairs.zip(weights) {
+                    fits &= self.cells.get_mut(*slot).add(values[*row as usize], *weight);
+                }
+            }
+        }
+        if fits { Ok(()) } else { Err(C::overflow()) }
+    }
+
+    fn results(&self, slots: &[u32]) -> Result<ArrayRef, EngineError> {
+        C::finish(
+            slots.iter().map(|slot| *self.cells.get(*slot)).collect(),
+            &self.finish,
+        )
+    }
+
+    fn saved_results(&self, positions: &[u32]) -> Result<ArrayRef, EngineError> {
+        C::finish(
+            positions.iter().map(|at| self.saved[*at as usize]).collect(),
+            &self.finish,
+        )
+    }
+
+    fn forget_saved(&mut self) {
+        self.saved.clear();
+    }
+
+    fn clear(&mut self, slots: &[u32]) {
+        clear_cells(&mut self.cells, slots);
+    }
+
+    fn freeze(&mut self, slots: &SlotSet) -> Box<dyn FrozenAccumulator> {
+        Box::new(FrozenCells(self.cells.freeze(slots)))
+    }
+
+    fn restore(&mut self, slot: u32, bytes: &mut &[u8]) -> Result<(), EngineError> {
+        *self.cells.get_mut(slot) = C::decode(bytes)?;
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.cells.bytes() + self.saved.capacity() * size_of::<C>()
+    }
+}
+
+struct FrozenCells<C>(FrozenChunks<C>);
+
+impl<C: Cell> FrozenAccumulator for FrozenCells<C> {
+    fn encode(&self, slot: u32, out: &mut Vec<u8>) {
+        self.0.get(slot).encode(out);
+    }
+}
+
+impl Cell for IntegerCell {
+    type Value = i64;
+
+    fn values(argument: &Argument) -> Option<&[i64]> {
+        <ExactCell<i64>>::values(argument)
+    }
+
+    #[inline]
+    fn add(&mut self, value: i64, weight: i64) -> bool {
+        self.count += weight;
+        let (product, overflowed) = value.overflowing_mul(weight);
+        let (sum, overflowed_too) = self.sum.overflowing_add(product);
+        self.sum = sum;
+        !(overflowed | overflowed_too)
+    }
+
+    fn overflow() -> EngineError {
+        EngineError::new("22003", "bigint out of range")
+    }
+
+    fn finish(cells: Vec<Self>, _finish: &Finish) -> Result<ArrayRef, EngineError> {
+        let sums = cells.iter().map(|cell| (cell.count != 0).then_some(cell.sum));
+        Ok(Arc::new(sums.collect::<Int64Array>()))
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        varint::put(out, i128::from(self.count));
+        varint::put(out, i128::from(self.sum));
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError> {
+        Ok(Self {
+            count: varint::read_i64(bytes)?,
+            sum: varint::read_i64(bytes)?,
+        })
+    }
+}
+
+impl<V> Default for ExactCell<V> {
+    fn default() -> Self {
+        Self {
+            sum: 0,
+            count: 0,
+            values: PhantomData,
+        }
+    }
+}
+
+/// The two argument types of an [`ExactCell`] differ in where their values are.
+macro_rules! exact_cell {
+    ($value:ty, $form:ident) => {
+        impl Cell for ExactCell<$value> {
+            type Value = $value;
+
+            fn values(argument: &Argument) -> Option<&[$value]> {
+                match &argument.values {
+                    Some(Values::$form(values)) => Some(values),
+                    _ => None,
+                }
+            }
+
+            #[inline]
+            fn add(&mut self, value: $value, weight: i64) -> bool {
+                self.count += weight;
+                let (product, overflowed) = i128::from(value).overflowing_mul(i128::from(weight));
+                let (sum, overflowed_too) = self.sum.overflowing_add(product);
+                self.sum = sum;
+                !(overflowed | overflowed_too) && (-DECIMAL_LIMIT < sum) & (sum < DECIMAL_LIMIT)
+            }
+
+            fn finish(cells: Vec<Self>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+                exact_results(cells.iter().map(|cell| (cell.sum, cell.count)), finish)
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                varint::put(out, i128::from(self.count));
+                varint::put(out, self.sum);
+            }
+
+            fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError> {
+                let count = varint::read_i64(bytes)?;
+                Ok(Self {
+                    count,
+                    sum: varint::read(bytes)?,
+                    values: PhantomData,
+                })
+            }
+        }
+    };
+}
+
+exact_cell!(i64, I64);
+exact_cell!(i128, I128);
+
+fn exact_results(cells: impl Iterator<Item = (i128, i64)>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+    let (data_type, results) = match finish {
+        Finish::Sum(data_type) => (
+            data_type,
+            cells
+                .map(|(sum, count)| (count != 0).then_some(sum))
+                .collect::<Vec<_>>(),
+        ),
+        Finish::Mean(mean) => {
+            let means = cells.map(|(sum, count)| match count {
+                0 => Ok(None),
+                _ => mean.exact(sum, count).map(Some).ok_or_else(numeric_overflow),
+            });
+            (&mean.result, means.collect::<Result<_, _>>()?)
+        }
+    };
+    let nulls = values::nulls_of(results.len(), |row| results[row].is_some());
+    values::column_of_i128(
+        data_type,
+        results.iter().map(|sum| sum.unwrap_or_default()).collect(),
+        nulls,
+    )
+}
+
+impl Cell for FloatCell {
+    type Value = f64;
+
+    fn values(argument: &Argument) -> Option<&[f64]> {
+        argument.floats.as_deref()
+    }
+
+    #[inline]
+    fn add(&mut self, value: f64, weight: i64) -> bool {
+        self.count += weight;
+        self.sum += value * weight as f64;
+        true
+    }
+
+    fn finish(cells: Vec<Self>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+        float_results(cells.iter().map(|cell| (cell.sum, cell.count)), finish)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        varint::put(out, i128::from(self.count));
+        out.extend_from_slice(&self.sum.to_bits().to_le_bytes());
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError> {
+        Ok(Self {
+            count: varint::read_i64(bytes)?,
+            sum: read_f64(bytes)?,
+        })
+    }
+}
+
+impl Cell for RetractableFloatCell {
+    type Value = f64;
+
+    fn values(argument: &Argument) -> Option<&[f64]> {
+        argument.floats.as_deref()
+    }
+
+    #[inline]
+    fn add(&mut self, value: f64, weight: i64) -> bool {
+        self.count += weight;
+        if self.count == 0 {
+            // Nothing is left, so nothing of a rounding error may be.
+            *self = Self::default();
+        } else if value.is_nan() {
+            self.nan += weight;
+        } else if value == f64::INFINITY {
+            self.infinite += weight;
+        } else if value == f64::NEG_INFINITY {
+            self.negative_infinite += weight;
+        } else {
+            let value = value * weight as f64;
+            let sum = self.sum + value;
+            self.error += if self.sum.abs() >= value.abs() {
+                (self.sum - sum) + value
+            } else {
+                (value - sum) + self.sum
+            };
+            self.sum = sum;
+        }
+        true
+    }
+
+    fn finish(cells: Vec<Self>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+        let sums = cells.iter().map(|cell| {
+            let sum = match (cell.nan, cell.infinite, cell.negative_infinite) {
+                (0, 0, 0) => cell.sum + cell.error,
+                (0, _, 0) => f64::INFINITY,
+                (0, 0, _) => f64::NEG_INFINITY,
+                _ => f64::NAN,
+            };
+            (sum, cell.count)
+        });
+        float_results(sums, finish)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for count in [self.count, self.nan, self.infinite, self.negative_infinite] {
+            varint::put(out, i128::from(count));
+        }
+        for float in [self.sum, self.error] {
+            out.extend_from_slice(&float.to_bits().to_le_bytes());
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError> {
+        Ok(Self {
+            count: varint::read_i64(bytes)?,
+            nan: varint::read_i64(bytes)?,
+            infinite: varint::read_i64(bytes)?,
+            negative_infinite: varint::read_i64(bytes)?,
+            sum: read_f64(bytes)?,
+            error: read_f64(bytes)?,
+        })
+    }
+}
+
+fn float_results(cells: impl Iterator<Item = (f64, i64)>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+    Ok(match finish {
+        Finish::Sum(DataType::Float32) => Arc::new(
+            cells
+                .map(|(sum, count)| (count != 0).then_some(sum as f32))
+                .collect::<Float32Array>(),
+        ),
+        Finish::Sum(_) => Arc::new(
+            cells
+                .map(|(sum, count)| (count != 0).then_some(sum))
+                .collect::<Float64Array>(),
+        ),
+        Finish::Mean(_) => {
+            let means = cells.map(|(sum, count)| (count != 0).then_some(sum / count as f64));
+            Arc::new(means.collect::<Float64Array>())
+        }
+    })
+}
+
+fn read_f64(bytes: &mut &[u8]) -> Result<f64, EngineError> {
+    let (float, rest) = bytes
+        .split_first_chunk::<8>()
+        .ok_or_else(|| EngineError::recovery("a float in operator state has no end"))?;
+    *bytes = rest;
+    Ok(f64::from_bits(u64::from_le_bytes(*float)))
+}
+
+fn numeric_overflow() -> EngineError {
+    EngineError::new("22003", "numeric field overflow")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_round_half_away_from_zero_and_do_not_overflow_on_the_way() {
+        let whole = Mean::new(DataType::Decimal128(38, 0), 0).unwrap();
+        assert_eq!(whole.exact(5, 2), Some(3));
+        assert_eq!(whole.exact(-5, 2), Some(-3));
+        assert_eq!(whole.exact(-4, 3), Some(-1));
+        let fine = Mean::new(DataType::Decimal128(38, 16), 0).unwrap();
+        assert_eq!(fine.exact(2, 3), Some(6_666_666_666_666_667));
+        let large = i128::from(i64::MAX) * 1_000_000;
+        assert_eq!(
+            fine.exact(large, 1_000_000),
+            Some(i128::from(i64::MAX) * 10i128.pow(16))
+        );
+        let decimal = Mean::new(DataType::Decimal128(38, 16), 2).unwrap();
+        assert_eq!(decimal.exact(DECIMAL_LIMIT - 1, 1), None);
+    }
+
+    #[test]
+    fn an_infinity_that_is_taken_away_leaves_no_trace() {
+        let mut cell = RetractableFloatCell::default();
+        for (value, weight) in [(1.5, 1), (f64::INFINITY, 1), (f64::NAN, 2), (1e300, 1)] {
+            cell.add(value, weight);
+        }
+        for (value, weight) in [(f64::NAN, -2), (1e300, -1), (f64::INFINITY, -1)] {
+            cell.add(value, weight);
+        }
+        let sums = RetractableFloatCell::finish(vec![cell], &Finish::Sum(DataType::Float64)).unwrap();
+        assert_eq!(sums.as_ref(), &Float64Array::from(vec![1.5]));
+    }
+}

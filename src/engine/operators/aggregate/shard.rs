@@ -1,0 +1,420 @@
+//! [`Shard`]: the groups of one part of the keys.
+
+use std::collections::BTreeMap;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::SchemaRef;
+
+use super::Layout;
+use super::accumulator::{self, Accumulator, Rows};
+use super::frozen::FrozenShard;
+use super::input::Prepared;
+use super::linear::add_counts;
+use super::output::{Changed, ShardOutput};
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::chunks::Chunks;
+use crate::engine::operators::state::group_table::{GroupTable, Probed};
+use crate::engine::operators::state::key::KeyBatch;
+use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::varint;
+
+/// Groups and their aggregates.
+pub(super) struct Shard {
+    table: GroupTable,
+    accumulators: Vec<Box<dyn Accumulator>>,
+    /// Rows per group, where rows can be taken away.
+    rows: Option<Chunks<i64>>,
+    marks: Marks,
+    /// Slots touched in this step, in the order in which they were; their old values are saved.
+    touched: Vec<u32>,
+    /// Slots by window column.
+    windows: Option<BTreeMap<i64, Vec<u32>>>,
+    probed: Probed,
+}
+
+/// What is known of each slot.
+#[derive(Debug, Default)]
+struct Marks {
+    /// It has a key.
+    live: SlotSet,
+    /// Its group's row is in the output.
+    shown: SlotSet,
+    /// It is in `touched`.
+    touched: SlotSet,
+    /// It changed since the last freeze.
+    dirty: SlotSet,
+    /// Its group has no row left. It goes at the next freeze, which still needs its key.
+    emptied: SlotSet,
+    /// Its window closed since the last freeze.
+    closed: SlotSet,
+}
+
+impl Shard {
+    /// No groups.
+    ///
+    /// # Errors
+    /// Types that cannot be aggregated.
+    pub(super) fn try_new(layout: &Layout, input: &SchemaRef) -> Result<Self, EngineError> {
+        let accumulators = layout
+            .calls
+            .iter()
+            .map(|call| {
+                let argument = call.argument.map(|column| input.field(column).data_type());
+                accumulator::accumulator(call, argument, layout.append_only)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            table: GroupTable::new(&layout.key),
+            accumulators,
+            rows: (!layout.append_only).then(Chunks::new),
+            marks: Marks::default(),
+            touched: Vec::new(),
+            windows: layout.windows.map(|_| BTreeMap::new()),
+            probed: Probed::default(),
+        })
+    }
+
+    /// Takes the rows of a batch that belong to shard `number`, which is this one.
+    ///
+    /// # Errors
+    /// A value that exceeds its type.
+    pub(super) fn apply(
+        &mut self,
+        layout: &Layout,
+        batch: &Prepared,
+        number: usize,
+    ) -> Result<(), EngineError> {
+        let rows = &batch.shards[number];
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut probed = std::mem::take(&mut self.probed);
+        self.find(&batch.keys, rows, &mut probed);
+        self.touch(&probed.slots, !layout.emits_on_close());
+        let weights: Option<Vec<i64>> = batch
+            .weights
+            .as_ref()
+            .map(|weights| rows.iter().map(|row| weights[*row as usize]).collect());
+        let all = Rows {
+            rows,
+            slots: &probed.slots,
+            weights: weights.as_deref(),
+        };
+        if let Some(counts) = &mut self.rows {
+            add_counts(counts, all);
+        }
+        for (accumulator, argument) in self.accumulators.iter_mut().zip(&batch.arguments) {
+            match &argument.counted {
+                None => accumulator.update(all, argument)?,
+                Some(counted) => {
+                    let counted = CountedRows::of(all, counted);
+                    accumulator.update(counted.rows(), argument)?;
+                }
+            }
+        }
+        self.probed = probed;
+        Ok(())
+    }
+
+    /// Ends a step: what changed, and what was emitted because its window closed. Windows up to `close_through` close.
+    ///
+    /// # Errors
+    /// A result that exceeds its type.
+    pub(super) fn finish_step(
+        &mut self,
+        layout: &Layout,
+        close_through: Option<i64>,
+    ) -> Result<ShardOutput, EngineError> {
+        if layout.is_global() && self.table.len() == 0 {
+            let mut probed = Probed::default();
+            self.find(&layout.key.batch(&[])?, &[], &mut probed);
+            self.touch(&probed.created, true);
+        }
+        let mut output = self.changes(layout)?;
+        if let Some(through) = close_through {
+            output.closed = self.close(layout, through)?;
+        }
+        Ok(output)
+    }
+
+    /// Finds the slots of keys, with new ones where there are none yet.
+    pub(super) fn find(&mut self, keys: &KeyBatch, rows: &[u32], probed: &mut Probed) {
+        probed.slots.clear();
+        probed.created.clear();
+        self.table.find_or_insert(keys, rows, probed);
+        if probed.created.is_empty() {
+            return;
+        }
+        let slots = self.table.slots_end();
+        for accumulator in &mut self.accumulators {
+            accumulator.grow(slots);
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.grow(slots, 0);
+        }
+        for slot in &probed.created {
+            self.marks.live.insert(*slot);
+            if let Some(windows) = &mut self.windows
+                && let Some(window) = self.table.first_word(*slot)
+            {
+                windows.entry(window).or_default().push(*slot);
+            }
+        }
+    }
+
+    /// Notes which slots change, and what their values were.
+    fn touch(&mut self, slots: &[u32], save: bool) {
+        let first = self.touched.len();
+        self.marks.touched.grow(self.table.slots_end());
+        for slot in slots {
+            if self.marks.touched.insert(*slot) {
+                self.touched.push(*slot);
+            }
+        }
+        let fresh = &self.touched[first..];
+        for slot in fresh {
+            self.marks.dirty.insert(*slot);
+        }
+        if save {
+            for accumulator in &mut self.accumulators {
+                accumulator.save(fresh);
+            }
+        }
+    }
+
+    /// The changed rows of the touched groups.
+    fn changes(&mut self, layout: &Layout) -> Result<ShardOutput, EngineError> {
+        let touched = std::mem::take(&mut self.touched);
+        let mut changed = Changed::default();
+        for (slot, at) in touched.iter().zip(0u32..) {
+            self.marks.touched.remove(*slot);
+            let rows = self.rows.as_ref().map_or(1, |rows| *rows.get(*slot));
+            if rows < 0 {
+                return Err(EngineError::internal(
+                    "more rows of a group were taken away than it had",
+                ));
+            }
+            let is_there = rows > 0 || layout.is_global();
+            if is_there {
+                self.marks.emptied.remove(*slot);
+            } else {
+                self.marks.emptied.insert(*slot);
+            }
+            changed.note(*slot, at, (self.marks.shown.contains(*slot), is_there));
+        }
+        if layout.emits_on_close() {
+            return Ok(ShardOutput::default());
+        }
+        let output = changed.into_output(layout, &self.table, &self.accumulators)?;
+        for slot in &touched {
+            if self.marks.emptied.contains(*slot) {
+                self.marks.shown.remove(*slot);
+            } else {
+                self.marks.shown.insert(*slot);
+            }
+        }
+        for accumulator in &mut self.accumulators {
+            accumulator.forget_saved();
+        }
+        self.touched = touched;
+        self.touched.clear();
+        Ok(output)
+    }
+
+    /// Frees the groups of windows up to `through`; their rows, if they are emitted now.
+    fn close(&mut self, layout: &Layout, through: i64) -> Result<Option<Vec<ArrayRef>>, EngineError> {
+        let Some(windows) = &mut self.windows else {
+            return Ok(None);
+        };
+        let mut closed = Vec::new();
+        while let Some(first) = windows.first_entry().filter(|first| *first.key() <= through) {
+            let (window, slots) = first.remove_entry();
+            for slot in slots {
+                // A slot that was emptied may belong to another window by now, or stand here twice.
+                if self.marks.live.contains(slot) && self.table.first_word(slot) == Some(window) {
+                    self.marks.live.remove(slot);
+                    closed.push(slot);
+                }
+            }
+        }
+        if closed.is_empty() {
+            return Ok(None);
+        }
+        let emitted = if layout.emits_on_close() {
+            let with_rows = |slot: &&u32| self.rows.as_ref().is_none_or(|rows| *rows.get(**slot) > 0);
+            let emitted: Vec<u32> = closed.iter().filter(with_rows).copied().collect();
+            Some(super::output::rows_of(
+                layout,
+                &self.table,
+                &self.accumulators,
+                &emitted,
+            )?)
+        } else {
+            None
+        };
+        for slot in &closed {
+            self.marks.shown.remove(*slot);
+            self.marks.dirty.remove(*slot);
+            self.marks.emptied.remove(*slot);
+            self.marks.closed.insert(*slot);
+        }
+        self.discard(&closed);
+        Ok(emitted)
+    }
+
+    /// Forgets groups. Their slots stay unused until the next freeze is over.
+    fn discard(&mut self, slots: &[u32]) {
+        self.table.remove(slots);
+        for accumulator in &mut self.accumulators {
+            accumulator.clear(slots);
+        }
+        if let Some(rows) = &mut self.rows {
+            for slot in slots {
+                if *rows.get(*slot) != 0 {
+                    *rows.get_mut(*slot) = 0;
+                }
+            }
+        }
+    }
+
+    /// Whether windows closed since the last freeze.
+    pub(super) fn has_closed(&self) -> bool {
+        !self.marks.closed.is_empty()
+    }
+
+    /// What changed since the last freeze, but for closed windows.
+    pub(super) fn freeze(&mut self) -> Option<FrozenShard> {
+        let closed = self.marks.closed.take();
+        let dirty = self.marks.dirty.take();
+        if dirty.is_empty() && closed.is_empty() {
+            return None;
+        }
+        let frozen = FrozenShard {
+            keys: self.table.freeze(&dirty),
+            rows: self.rows.as_mut().map(|rows| rows.freeze(&dirty)),
+            accumulators: self
+                .accumulators
+                .iter_mut()
+                .map(|own| own.freeze(&dirty))
+                .collect(),
+            dirty,
+            closed,
+        };
+        // An emptied group may have got rows again.
+        let has_none = |slot: &u32| self.rows.as_ref().is_some_and(|rows| *rows.get(*slot) == 0);
+        let emptied: Vec<u32> = self.marks.emptied.take().iter().filter(has_none).collect();
+        for slot in &emptied {
+            self.marks.live.remove(*slot);
+        }
+        self.discard(&emptied);
+        self.table.reuse_retired();
+        Some(frozen)
+    }
+
+    /// Sets the values of a group from what was stored.
+    ///
+    /// # Errors
+    /// Bytes that are not of this operator.
+    pub(super) fn restore_group(
+        &mut self,
+        slot: u32,
+        mut bytes: &[u8],
+        shown: bool,
+    ) -> Result<(), EngineError> {
+        if let Some(rows) = &mut self.rows {
+            *rows.get_mut(slot) = varint::read_i64(&mut bytes)?;
+        }
+        for accumulator in &mut self.accumulators {
+            accumulator.restore(slot, &mut bytes)?;
+        }
+        if !bytes.is_empty() {
+            return Err(EngineError::recovery(
+                "a group in operator state is longer than it should be",
+            ));
+        }
+        if shown {
+            self.marks.shown.insert(slot);
+        }
+        Ok(())
+    }
+
+    /// Sets a counted value of aggregate `call` from what was stored.
+    ///
+    /// # Errors
+    /// Bytes that are not of this operator.
+    pub(super) fn restore_entry(
+        &mut self,
+        call: usize,
+        slot: u32,
+        value: &[u8],
+        count: i64,
+    ) -> Result<(), EngineError> {
+        self.accumulators[call].restore_entry(slot, value, count)
+    }
+
+    /// Groups and counted values.
+    pub(super) fn state_rows(&self) -> usize {
+        self.table.len() + self.accumulators.iter().map(|own| own.entries()).sum::<usize>()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn state_bytes(&self) -> usize {
+        let marks = &self.marks;
+        let marks = [
+            &marks.live,
+            &marks.shown,
+            &marks.touched,
+            &marks.dirty,
+            &marks.emptied,
+            &marks.closed,
+        ];
+        let windows = self.windows.iter().flat_map(|windows| windows.values());
+        self.table.bytes()
+            + self.accumulators.iter().map(|own| own.bytes()).sum::<usize>()
+            + self.rows.as_ref().map_or(0, Chunks::bytes)
+            + marks.iter().map(|set| set.bytes()).sum::<usize>()
+            + windows.map(|slots| slots.capacity() * 4 + 32).sum::<usize>()
+            + self.touched.capacity() * 4
+            + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
+    }
+}
+
+/// The rows that an aggregate counts, out of all rows of a shard.
+struct CountedRows {
+    rows: Vec<u32>,
+    slots: Vec<u32>,
+    weights: Option<Vec<i64>>,
+}
+
+impl CountedRows {
+    fn of(all: Rows<'_>, counted: &BooleanBuffer) -> Self {
+        // Every row is written; the end moves only past those that count. No branch to predict.
+        let mut rows = vec![0; all.rows.len()];
+        let mut slots = vec![0; all.rows.len()];
+        let mut end = 0;
+        for (row, slot) in all.rows.iter().zip(all.slots) {
+            rows[end] = *row;
+            slots[end] = *slot;
+            end += usize::from(counted.value(*row as usize));
+        }
+        rows.truncate(end);
+        slots.truncate(end);
+        let weights = all.weights.map(|weights| {
+            let pairs = all.rows.iter().zip(weights);
+            pairs
+                .filter(|(row, _)| counted.value(**row as usize))
+                .map(|(_, weight)| *weight)
+                .collect()
+        });
+        Self { rows, slots, weights }
+    }
+
+    fn rows(&self) -> Rows<'_> {
+        Rows {
+            rows: &self.rows,
+            slots: &self.slots,
+            weights: self.weights.as_deref(),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! State of operators: columns in chunks that a checkpoint shares with the steps, groups in a hash table, counted values.
+
+pub(crate) mod chunks;
+pub(crate) mod group_table;
+pub(crate) mod hash;
+pub(crate) mod key;
+pub(crate) mod key_bytes;
+pub(crate) mod multiset;
+pub(crate) mod slots;
+pub(crate) mod values;
+pub(crate) mod varint;

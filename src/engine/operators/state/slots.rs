@@ -1,0 +1,105 @@
+//! [`SlotSet`]: a set of slots as a bitmap.
+
+/// A set of slots.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SlotSet {
+    words: Vec<u64>,
+}
+
+impl SlotSet {
+    /// Makes room for slots below `slots`, so that [`insert`](Self::insert) does not grow.
+    pub(crate) fn grow(&mut self, slots: usize) {
+        let words = slots.div_ceil(64);
+        if words > self.words.len() {
+            self.words.resize(words, 0);
+        }
+    }
+
+    /// Adds a slot; whether it was not there.
+    #[inline]
+    pub(crate) fn insert(&mut self, slot: u32) -> bool {
+        let word = slot as usize / 64;
+        if word >= self.words.len() {
+            self.grow(slot as usize + 1);
+        }
+        let bit = 1 << (slot % 64);
+        let fresh = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        fresh
+    }
+
+    /// Removes a slot.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: u32) {
+        if let Some(word) = self.words.get_mut(slot as usize / 64) {
+            *word &= !(1 << (slot % 64));
+        }
+    }
+
+    /// Whether a slot is there.
+    #[inline]
+    pub(crate) fn contains(&self, slot: u32) -> bool {
+        self.words
+            .get(slot as usize / 64)
+            .is_some_and(|word| word & (1 << (slot % 64)) != 0)
+    }
+
+    /// Whether any slot of `from..from + count` is there; both are multiples of 64.
+    pub(crate) fn any_in(&self, from: usize, count: usize) -> bool {
+        let from = (from / 64).min(self.words.len());
+        let to = (from + count / 64).min(self.words.len());
+        self.words[from..to].iter().any(|word| *word != 0)
+    }
+
+    /// Whether there is no slot.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    /// How many slots there are.
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The slots in ascending order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.words.iter().zip(0u32..).flat_map(|(word, at)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = rest.trailing_zeros();
+                (rest != 0).then(|| {
+                    rest &= rest - 1;
+                    at * 64 + bit
+                })
+            })
+        })
+    }
+
+    /// Takes all slots out.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.capacity() * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_come_back_in_order_and_once() {
+        let mut set = SlotSet::default();
+        for slot in [4100, 3, 64, 3, 63] {
+            set.insert(slot);
+        }
+        set.remove(64);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [3, 63, 4100]);
+        assert!(set.any_in(0, 4096) && set.any_in(4096, 4096) && !set.any_in(8192, 4096));
+        assert_eq!(set.take().count(), 3);
+        assert!(set.is_empty());
+    }
+}

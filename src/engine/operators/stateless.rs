@@ -1,0 +1,227 @@
+//! Stateless operators: plain functions from a delta to a delta, used on lanes and in pipelines alike. Each works on
+//! whole columns; weights go with their rows.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::compute::{cast, filter_record_batch, prep_null_mask_filter, take, take_record_batch};
+use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::physical_expr::PhysicalExpr;
+use highwater_sql::stream_plan::{Projection, WindowKind};
+
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// Times and window lengths beyond this (µs) are refused, so that no window arithmetic overflows: 146,000 years.
+const TIME_LIMIT_US: i64 = 1 << 62;
+
+/// Keeps the rows for which `predicate` is true, neither false nor NULL.
+///
+/// # Errors
+/// A predicate that fails on a row.
+pub(crate) fn filter(predicate: &Arc<dyn PhysicalExpr>, input: &Delta) -> Result<Delta, EngineError> {
+    let mask = predicate.evaluate(&input.batch)?.into_array(input.num_rows())?;
+    let mask = mask
+        .as_boolean_opt()
+        .ok_or_else(|| EngineError::internal(format!("a filter gave {} values", mask.data_type())))?;
+    keep(mask, input)
+}
+
+/// Keeps the rows for which `mask` is true.
+///
+/// # Errors
+/// None that a well-formed delta can cause.
+pub(crate) fn keep(mask: &BooleanArray, input: &Delta) -> Result<Delta, EngineError> {
+    let mask = if mask.null_count() > 0 {
+        &prep_null_mask_filter(mask)
+    } else {
+        mask
+    };
+    let kept = mask.values().count_set_bits();
+    if kept == input.num_rows() {
+        return Ok(input.clone());
+    }
+    let batch = filter_record_batch(&input.batch, mask)?;
+    let weights = input.weights.as_ref().map(|weights| {
+        let mut own = Vec::with_capacity(kept);
+        own.extend(mask.values().set_indices().map(|row| weights[row]));
+        ScalarBuffer::from(own)
+    });
+    Ok(Delta { batch, weights })
+}
+
+/// Computes the columns of `schema`.
+///
+/// # Errors
+/// An expression that fails on a row.
+pub(crate) fn project(exprs: &[Projection], schema: &SchemaRef, input: &Delta) -> Result<Delta, EngineError> {
+    let columns = exprs
+        .iter()
+        .map(|projection| {
+            projection
+                .expr
+                .evaluate(&input.batch)?
+                .into_array(input.num_rows())
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let batch = batch_of(schema, columns, input.num_rows())?;
+    Ok(Delta {
+        batch,
+        weights: input.weights.clone(),
+    })
+}
+
+/// All rows of all inputs under one schema, in the order of the inputs.
+///
+/// # Errors
+/// Inputs whose columns do not have the types of `schema`.
+pub(crate) fn union(schema: &SchemaRef, inputs: &[Delta]) -> Result<Vec<Delta>, EngineError> {
+    inputs
+        .iter()
+        .filter(|input| input.num_rows() > 0)
+        .map(|input| {
+            let batch = batch_of(schema, input.batch.columns().to_vec(), input.num_rows())?;
+            Ok(Delta {
+                batch,
+                weights: input.weights.clone(),
+            })
+        })
+        .collect()
+}
+
+/// Appends the window's start and end (the last two columns of `schema`). A row of a HOP is repeated for each of its
+/// windows, in the order of their starts; a row without a time is left out.
+///
+/// # Errors
+/// A time outside of the supported range.
+pub(crate) fn window(
+    time: usize,
+    kind: WindowKind,
+    schema: &SchemaRef,
+    input: &Delta,
+) -> Result<Delta, EngineError> {
+    let times = microseconds(input.batch.column(time))?;
+    let input = match times.nulls() {
+        Some(nulls) if nulls.null_count() > 0 => {
+            let with_time = keep(&BooleanArray::new(nulls.inner().clone(), None), input)?;
+            return window(time, kind, schema, &with_time);
+        }
+        _ => input,
+    };
+    let times = times.values();
+    if times
+        .iter()
+        .any(|time| !(-TIME_LIMIT_US..TIME_LIMIT_US).contains(time))
+    {
+        return Err(EngineError::new("22008", "timestamp out of range")
+            .with_detail("The event time of a row is too far from the present to have a window."));
+    }
+    match kind {
+        WindowKind::Tumble { size_us, offset_us } => {
+            let starts = tumble_starts(times, size_us, offset_us);
+            with_windows(schema, input.clone(), starts, size_us)
+        }
+        WindowKind::Hop {
+            size_us,
+            slide_us,
+            offset_us,
+        } => {
+            let (rows, starts) = hop_starts(times, size_us, slide_us, offset_us);
+            let rows = UInt32Array::from(rows);
+            let weights = match &input.weights {
+                Some(weights) => {
+                    let weights = PrimitiveArray::<Int64Type>::new(weights.clone(), None);
+                    Some(
+                        take(&weights, &rows, None)?
+                            .as_primitive::<Int64Type>()
+                            .values()
+                            .clone(),
+                    )
+                }
+                None => None,
+            };
+            let batch = take_record_batch(&input.batch, &rows)?;
+            with_windows(schema, Delta { batch, weights }, starts, size_us)
+        }
+    }
+}
+
+/// The start of the window of each time. Neighbouring rows mostly share their window: the division is then skipped.
+fn tumble_starts(times: &[i64], size_us: i64, offset_us: i64) -> Vec<i64> {
+    let offset = offset_us.rem_euclid(size_us);
+    let mut start = offset;
+    times
+        .iter()
+        .map(|time| {
+            let into = time - start;
+            if !(0..size_us).contains(&into) {
+                start = time - (time - offset).rem_euclid(size_us);
+            }
+            start
+        })
+        .collect()
+}
+
+/// For each window of each time: the row and the window's start.
+fn hop_starts(times: &[i64], size_us: i64, slide_us: i64, offset_us: i64) -> (Vec<u32>, Vec<i64>) {
+    let offset = offset_us.rem_euclid(slide_us);
+    let expected = times.len() * usize::try_from(size_us / slide_us + 1).unwrap_or(1).min(64);
+    let (mut rows, mut starts) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
+    for (row, time) in times.iter().enumerate() {
+        let into_last = (time - offset).rem_euclid(slide_us);
+        if into_last >= size_us {
+            continue;
+        }
+        let earlier = (size_us - 1 - into_last) / slide_us;
+        let last = time - into_last;
+        for back in (0..=earlier).rev() {
+            rows.push(u32::try_from(row).expect("a batch has fewer than 2^32 rows"));
+            starts.push(last - back * slide_us);
+        }
+    }
+    (rows, starts)
+}
+
+fn with_windows(
+    schema: &SchemaRef,
+    rows: Delta,
+    starts: Vec<i64>,
+    size_us: i64,
+) -> Result<Delta, EngineError> {
+    let mut columns = rows.batch.columns().to_vec();
+    let ends: Vec<i64> = starts.iter().map(|start| start + size_us).collect();
+    let count = starts.len();
+    for values in [starts, ends] {
+        let values = PrimitiveArray::<TimestampMicrosecondType>::new(values.into(), None::<NullBuffer>);
+        let data_type = schema.field(columns.len()).data_type();
+        columns.push(Arc::new(values.with_data_type(data_type.clone())));
+    }
+    Ok(Delta {
+        batch: batch_of(schema, columns, count)?,
+        weights: rows.weights,
+    })
+}
+
+fn microseconds(column: &ArrayRef) -> Result<PrimitiveArray<TimestampMicrosecondType>, EngineError> {
+    let micros = match column.data_type() {
+        DataType::Timestamp(TimeUnit::Microsecond, _) => Arc::clone(column),
+        _ => cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
+    };
+    Ok(micros.as_primitive::<TimestampMicrosecondType>().clone())
+}
+
+fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, EngineError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
+}
+
+/// A mask of `rows` rows from a condition per row.
+pub(crate) fn mask(rows: usize, condition: impl FnMut(usize) -> bool) -> BooleanArray {
+    BooleanArray::new(BooleanBuffer::collect_bool(rows, condition), None)
+}

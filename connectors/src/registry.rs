@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::blackhole::BlackholeConnector;
 use crate::datagen::NexmarkConnector;
 use crate::error::ConnectorError;
+use crate::kafka::{KafkaConnector, KafkaSinkConnector};
 use crate::memory::{MemoryConnector, MemorySinkConnector};
 use crate::options::nearest;
 use crate::sink::SinkConnector;
@@ -36,8 +37,10 @@ impl Registry {
         );
         registry.add_source(Arc::clone(&memory.0) as Arc<dyn SourceConnector>);
         registry.add_source(Arc::new(NexmarkConnector));
+        registry.add_source(Arc::new(KafkaConnector));
         registry.add_sink(Arc::clone(&memory.1) as Arc<dyn SinkConnector>);
         registry.add_sink(Arc::new(BlackholeConnector));
+        registry.add_sink(Arc::new(KafkaSinkConnector));
         registry.memory = Some(memory);
         registry
     }
@@ -128,7 +131,7 @@ mod tests {
             hint(registry.source("nexmrk").err().unwrap()),
             "Did you mean \"nexmark\"?"
         );
-        assert!(hint(registry.source("zzzzzz").err().unwrap()).contains("memory, nexmark"));
+        assert!(hint(registry.source("zzzzzz").err().unwrap()).contains("kafka, memory, nexmark"));
         let error = registry.source("blackhole").err().unwrap();
         assert_eq!(
             error.detail.as_deref(),

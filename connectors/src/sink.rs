@@ -70,6 +70,10 @@ pub trait Sink: Send {
     /// # Errors
     /// After a transient error the caller writes again from the confirmed prefix on.
     fn poll_confirmed(&mut self, timeout: Duration) -> Result<u64, ConnectorError>;
+    /// Why nothing is confirmed at the moment although the client goes on trying, for people.
+    fn trouble(&self) -> Option<ConnectorError> {
+        None
+    }
     /// Forgets what is in flight and starts again at `seq` (after an error, and at a start).
     fn rewind(&mut self, seq: u64);
     /// Lets go of everything, waiting at most `timeout` for what is in flight.

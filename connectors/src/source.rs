@@ -89,6 +89,13 @@ pub trait SourceConnector: Send + Sync {
     /// # Errors
     /// With a translated reason ("no broker answered at 127.0.0.1:9092 …"), never a bare client code.
     fn probe(&self, options: &OptionMap, timeout: Duration) -> Result<Probe, ConnectorError>;
+    /// Where each partition ends now, for people: asked of a source that nothing reads. Takes at most `timeout`.
+    ///
+    /// # Errors
+    /// With a translated reason.
+    fn end_offsets(&self, _options: &OptionMap, _timeout: Duration) -> Result<Positions, ConnectorError> {
+        Ok(Positions::new())
+    }
     /// A source that is not open yet.
     ///
     /// # Errors
@@ -164,8 +171,12 @@ pub trait Source: Send {
     fn pause(&mut self, partitions: &[PartitionId]);
     /// Fetches again.
     fn resume(&mut self, partitions: &[PartitionId]);
-    /// End offsets as last heard from the outside world.
+    /// End offsets as last heard from the outside world, for partitions whose lane knows none yet.
     fn end_offsets(&self) -> Positions;
+    /// How many records of each partition were gone before they were read (INV-5), since the source was opened.
+    fn lost_records(&self) -> BTreeMap<PartitionId, u64> {
+        BTreeMap::new()
+    }
     /// Lets go of everything. Lanes may still be dropped later.
     fn close(&mut self);
 }
@@ -188,7 +199,9 @@ pub enum LaneState {
 pub trait SourceLane: Send {
     /// The partition that it reads.
     fn partition(&self) -> PartitionId;
-    /// Whom to call when the lane may have become non-empty. Until called, the lane is polled when it is due.
+    /// Whom to call when the lane may have become non-empty: called at once if it is, and for what arrives after a
+    /// poll. A poll that gave a batch is followed by another one, since the waker is not called for what it left. The
+    /// waker runs on a thread of the client, under its locks: it only signals, and never calls back into the lane.
     fn set_waker(&mut self, waker: LaneWaker);
     /// Takes up to `max_records`, blocking at most `timeout` (zero: not at all). Never spins. A batch may be empty
     /// and still move `next_offset` (control records, compacted gaps).
@@ -204,7 +217,8 @@ pub trait SourceLane: Send {
     fn due(&self) -> Option<Instant> {
         None
     }
-    /// Stops the client from fetching while the reader's queue is full; cheap, called on transitions only.
+    /// Stops the client from fetching while the reader's queue is full; cheap, called on transitions only. A lane
+    /// whose client bounds what it fetches ahead need not do anything: what was fetched would be thrown away.
     fn pause(&mut self) {}
     /// Fetches again.
     fn resume(&mut self) {}

@@ -1,2 +1,7 @@
-//! The `highwater` binary.
-fn main() {}
+//! The `highwater` binary: everything is in [`highwater::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    highwater::cli::main()
+}

@@ -1,0 +1,243 @@
+//! The arguments of the process.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use super::render::Format;
+
+const EXAMPLES: &str = "\
+Examples:
+  highwater                                    a shell on a database in memory
+  highwater bids.db                            a shell on the database in the directory bids.db
+  highwater bids.db -c 'SHOW LANES'            one statement
+  highwater bids.db -c 'TABLE mv' --format csv
+  highwater run bids.sql --data bids.db        run a script and keep its pipelines going
+  highwater demo                               see it at work; needs no Kafka
+
+If another process holds the directory, the shell opens it read-only and shows its last checkpoint.
+Exit status: 0 all went well, 1 a statement failed, 2 the arguments make no sense.
+Set HIGHWATER_LOG (such as info or highwater=debug) to see logs on standard error.";
+
+/// What the process is to do.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Statements, from a person or from a script.
+    Shell(ShellOptions),
+    /// Run a script and keep its pipelines going.
+    Run(RunOptions),
+    /// Show it at work.
+    Demo(DemoOptions),
+}
+
+/// A piece of work for the shell, in the order of the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Job {
+    /// `-c SQL`
+    Command(String),
+    /// `-f FILE`; `-` is standard input.
+    File(PathBuf),
+}
+
+/// Options of the shell.
+#[derive(Debug)]
+pub(super) struct ShellOptions {
+    /// The database directory; none: in memory.
+    pub(super) dir: Option<PathBuf>,
+    /// `-c` and `-f` in their order; none: interactive, or standard input.
+    pub(super) jobs: Vec<Job>,
+    /// How rows are written.
+    pub(super) format: Format,
+    /// No tags, no banner.
+    pub(super) quiet: bool,
+    /// Look at the last checkpoint and run nothing.
+    pub(super) read_only: bool,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub(super) struct RunOptions {
+    /// The script; - is standard input
+    #[arg(value_name = "FILE.sql")]
+    pub(super) file: PathBuf,
+    /// The database directory; made if it is not there
+    #[arg(long, value_name = "DIR", env = "HIGHWATER_DATA")]
+    pub(super) data: PathBuf,
+    /// Time between checkpoints, such as 500ms or 10s: how much is read again after a crash
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(super) checkpoint_interval: Duration,
+    /// Stop when everything there is has been read, delivered and checkpointed
+    #[arg(long)]
+    pub(super) until_caught_up: bool,
+    /// Print neither tags nor the status
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub(super) struct DemoOptions {
+    /// How long bids are produced, in seconds
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=600))]
+    pub(super) seconds: u64,
+}
+
+/// Highwater: an embedded SQL streaming database
+#[derive(Debug, Parser)]
+#[command(name = "highwater", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    subcommand: Option<Sub>,
+    /// The database directory; without one, a database in memory
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Run statements (or one backslash command) and exit; repeatable, stops at the first error
+    #[arg(short, long, value_name = "SQL")]
+    command: Vec<String>,
+    /// Run a file and exit; - is standard input; repeatable, stops at the first error
+    #[arg(short, long, value_name = "FILE")]
+    file: Vec<PathBuf>,
+    /// How rows are written; json is one object per line
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Print rows and errors only
+    #[arg(short, long)]
+    quiet: bool,
+    /// Look at the last checkpoint; run nothing, change nothing
+    #[arg(long, requires = "dir")]
+    read_only: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Sub {
+    /// Run a script and keep its pipelines going until a signal; run it again to go on
+    Run(RunOptions),
+    /// Watch windows close over a made-up auction house, and a crash that loses nothing; needs no Kafka
+    Demo(DemoOptions),
+}
+
+/// Reads the arguments of the process; a usage error ends it with status 2.
+pub(super) fn read() -> Action {
+    match parse(std::env::args_os()) {
+        Ok(action) => action,
+        Err(error) => error.exit(),
+    }
+}
+
+fn parse<T>(arguments: impl IntoIterator<Item = T>) -> Result<Action, clap::Error>
+where
+    T: Into<std::ffi::OsString> + Clone,
+{
+    let matches = CommandLine::command().try_get_matches_from(arguments)?;
+    let line = CommandLine::from_arg_matches(&matches)?;
+    match line.subcommand {
+        Some(Sub::Run(options)) => return Ok(Action::Run(options)),
+        Some(Sub::Demo(options)) => return Ok(Action::Demo(options)),
+        None => {}
+    }
+    let places = |name: &str| matches.indices_of(name).into_iter().flatten().collect::<Vec<_>>();
+    let commands = places("command")
+        .into_iter()
+        .zip(line.command.into_iter().map(Job::Command));
+    let files = places("file")
+        .into_iter()
+        .zip(line.file.into_iter().map(Job::File));
+    let mut jobs: Vec<(usize, Job)> = commands.chain(files).collect();
+    jobs.sort_by_key(|(place, _)| *place);
+    Ok(Action::Shell(ShellOptions {
+        dir: line.dir,
+        jobs: jobs.into_iter().map(|(_, job)| job).collect(),
+        format: line.format,
+        quiet: line.quiet,
+        read_only: line.read_only,
+    }))
+}
+
+/// Reads `500ms`, `1s`, `1.5 s`, `2 min`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text
+        .find(|char: char| !char.is_ascii_digit() && char != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let seconds_per_unit = match unit.trim() {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        _ => return Err("a time with its unit is wanted, such as 500ms, 1s or 2min".to_owned()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("\"{number}\" is not a number"))?;
+    Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(arguments: &[&str]) -> ShellOptions {
+        match parse(["highwater"].iter().chain(arguments)) {
+            Ok(Action::Shell(options)) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn commands_and_files_keep_their_order() {
+        let options = shell(&["-c", "a", "-f", "b.sql", "db", "-c", "c"]);
+        let jobs = [
+            Job::Command("a".into()),
+            Job::File("b.sql".into()),
+            Job::Command("c".into()),
+        ];
+        assert_eq!(options.jobs, jobs);
+        assert_eq!(options.dir, Some("db".into()));
+    }
+
+    #[test]
+    fn a_subcommand_is_not_a_directory() {
+        let run = parse([
+            "highwater",
+            "run",
+            "a.sql",
+            "--data",
+            "d",
+            "--checkpoint-interval",
+            "250ms",
+        ]);
+        let Ok(Action::Run(options)) = run else {
+            panic!("{run:?}")
+        };
+        assert_eq!(options.checkpoint_interval, Duration::from_millis(250));
+        assert!(matches!(
+            parse(["highwater", "demo"]),
+            Ok(Action::Demo(DemoOptions { seconds: 20 }))
+        ));
+        assert_eq!(shell(&["./run"]).dir, Some("./run".into()));
+    }
+
+    #[test]
+    fn usage_errors_have_status_2() {
+        for wrong in [
+            &["--format", "xml"][..],
+            &["run", "a.sql"],
+            &["--read-only"],
+            &["a", "b"],
+            &["--nothing"],
+        ] {
+            let error = parse(["highwater"].iter().chain(wrong)).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_time_needs_its_unit() {
+        assert_eq!(duration("1.5 s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2min"), Ok(Duration::from_secs(120)));
+        assert!(duration("10").is_err());
+        assert!(duration("s").is_err());
+        assert!(duration("-1s").is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! Ctrl-C: cancels what runs instead of ending the process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::Notify;
+
+/// Whether somebody pressed Ctrl-C. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Interrupt {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    pressed: AtomicBool,
+    wake: Notify,
+}
+
+impl Interrupt {
+    /// Takes Ctrl-C from now on; must be called inside a runtime. Without this call it ends the process, as in
+    /// scripts.
+    pub(super) fn listen(&self) {
+        let interrupt = self.clone();
+        tokio::spawn(async move {
+            while tokio::signal::ctrl_c().await.is_ok() {
+                interrupt.shared.pressed.store(true, Ordering::Release);
+                interrupt.shared.wake.notify_waiters();
+            }
+        });
+    }
+
+    /// Forgets what was pressed before: a new statement starts.
+    pub(super) fn clear(&self) {
+        self.shared.pressed.store(false, Ordering::Release);
+    }
+
+    /// Whether it was pressed since [`Self::clear`].
+    pub(super) fn is_pressed(&self) -> bool {
+        self.shared.pressed.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is pressed.
+    pub(super) async fn pressed(&self) {
+        loop {
+            let woken = self.shared.wake.notified();
+            if self.is_pressed() {
+                return;
+            }
+            woken.await;
+        }
+    }
+}

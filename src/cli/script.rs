@@ -1,0 +1,144 @@
+//! Scripts: SQL with backslash commands between its statements.
+
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::Path;
+
+use super::failure::Failure;
+use crate::sql::parse::is_complete;
+
+/// A text that was read from somewhere.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// The file's name as errors show it; none for `-c`.
+    pub(super) name: Option<String>,
+    /// All of it.
+    pub(super) text: String,
+}
+
+/// A part of a script, as bytes of its text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// Statements.
+    Sql(Range<usize>),
+    /// A line that starts with a backslash.
+    Command(Range<usize>),
+}
+
+impl Script {
+    /// Reads a file; `-` is standard input.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not UTF-8.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            return Self::stdin();
+        }
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| Failure::file(format!("read \"{name}\""), error))?;
+        Ok(Self {
+            name: Some(name),
+            text,
+        })
+    }
+
+    /// Reads standard input to its end.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not UTF-8.
+    pub(super) fn stdin() -> Result<Self, Failure> {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.map_err(|error| Failure::file("read standard input", error))?;
+        Ok(Self {
+            name: Some("<stdin>".to_owned()),
+            text,
+        })
+    }
+
+    /// A text from the command line.
+    pub(super) fn command(text: &str) -> Self {
+        Self {
+            name: None,
+            text: text.to_owned(),
+        }
+    }
+
+    /// Its statements and backslash commands in order. A line with a backslash inside a statement belongs to it.
+    pub(super) fn pieces(&self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut sql_from = 0;
+        let mut at = 0;
+        for line in self.text.split_inclusive('\n') {
+            let (start, end) = (at, at + line.len());
+            at = end;
+            if line.trim_start().starts_with('\\') && is_between(&self.text[sql_from..start]) {
+                push_sql(&self.text, sql_from..start, &mut pieces);
+                pieces.push(Piece::Command(start..end));
+                sql_from = end;
+            }
+        }
+        push_sql(&self.text, sql_from..self.text.len(), &mut pieces);
+        pieces
+    }
+}
+
+/// Whether a text ends between two statements: an empty statement behind it changes nothing.
+fn is_between(text: &str) -> bool {
+    text.trim().is_empty() || is_complete(text) || is_comment_only(text)
+}
+
+fn is_comment_only(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .all(|line| line.is_empty() || line.starts_with("--"))
+}
+
+fn push_sql(text: &str, range: Range<usize>, pieces: &mut Vec<Piece>) {
+    if !text[range.clone()].trim().is_empty() {
+        pieces.push(Piece::Sql(range));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(text: &str) -> Vec<(bool, &str)> {
+        let script = Script::command(text);
+        let ranges = script.pieces().into_iter().map(|piece| match piece {
+            Piece::Sql(range) => (false, range),
+            Piece::Command(range) => (true, range),
+        });
+        ranges
+            .map(|(is_command, range)| (is_command, text[range].trim()))
+            .collect()
+    }
+
+    #[test]
+    fn commands_stand_between_statements() {
+        let found = pieces("SELECT 1;\nSELECT 2;\n\\d\n  \\x on\nSELECT 3");
+        let expected = [
+            (false, "SELECT 1;\nSELECT 2;"),
+            (true, "\\d"),
+            (true, "\\x on"),
+            (false, "SELECT 3"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_backslash_inside_a_statement_belongs_to_it() {
+        let text = "SELECT '\n\\d\n';";
+        assert_eq!(pieces(text), [(false, text)]);
+    }
+
+    #[test]
+    fn a_comment_before_a_command_is_no_open_statement() {
+        assert_eq!(
+            pieces("-- all of it\n\\d"),
+            [(false, "-- all of it"), (true, "\\d")]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! What `\?` and `\h` print.
+
+/// `\?`
+pub(super) const COMMANDS: &str = "\
+General
+  \\q                     leave (also Ctrl-D)
+  \\? | \\h [STATEMENT]    this list | the syntax of statements
+  \\conninfo              which database this is
+  \\! COMMAND             run a command of the operating system
+
+Objects
+  \\d [NAME]              all relations | columns and definition of one
+  \\dv | \\dm | \\dso | \\dsi [PATTERN]
+                         views | materialized views | sources | sinks
+  \\dS                    the system tables hw.*
+  \\l                     databases
+
+Statements
+  \\g | \\gx               run the statement (again) | with one line per column
+  \\watch [SECONDS] [c=N] run it again and again, until Ctrl-C or N times
+  \\p | \\r                print | forget the statement that is being typed
+
+Input and output
+  \\i FILE                run a file
+  \\o [FILE]              write results to a file | to the terminal again
+  \\echo TEXT             print a text
+  \\x [on|off|auto]       one line per column
+  \\timing [on|off]       how long statements take
+
+A statement ends with a semicolon. Ctrl-C cancels it. SUBSCRIBE view; shows changes as they come.";
+
+/// Statements and their syntax.
+pub(super) const STATEMENTS: &[(&str, &str)] = &[
+    (
+        "CREATE SOURCE",
+        "CREATE SOURCE [IF NOT EXISTS] name (\n  column type [, …],\n  [column type AS expression,]\n  \
+         [WATERMARK FOR column AS expression]\n)\n[INCLUDE key | partition | offset | timestamp | headers AS name]\n\
+         WITH (connector = 'kafka' | 'nexmark' | 'memory', option = 'value' [, …])\n[FORMAT PLAIN ENCODE JSON];\n\n\
+         SHOW OPTIONS FOR kafka lists the options.",
+    ),
+    (
+        "CREATE VIEW",
+        "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(column, …)] AS query;",
+    ),
+    (
+        "CREATE MATERIALIZED VIEW",
+        "CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(column, …)] AS query\n[EMIT ON WINDOW CLOSE];",
+    ),
+    (
+        "CREATE SINK",
+        "CREATE SINK [IF NOT EXISTS] name FROM relation | AS query\nWITH (connector = 'kafka', topic = '…', \
+         [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;",
+    ),
+    (
+        "DROP",
+        "DROP SOURCE | VIEW | MATERIALIZED VIEW | SINK [IF EXISTS] name [, …] [CASCADE];",
+    ),
+    ("ALTER", "ALTER MATERIALIZED VIEW | SINK name RESUME;"),
+    (
+        "SELECT",
+        "SELECT expression [AS name] [, …]\nFROM view | hw.table | TUMBLE(relation, column, size) | \
+         HOP(relation, column, hop, size)\n[WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [LIMIT n];",
+    ),
+    (
+        "SUBSCRIBE",
+        "SUBSCRIBE [TO] view [WITH (snapshot = true | false)];",
+    ),
+    (
+        "SHOW",
+        "SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS | JOBS | WATERMARKS;\nSHOW LANES [FROM source];\n\
+         SHOW CREATE [kind] name;\nSHOW OPTIONS FOR connector;",
+    ),
+    ("DESCRIBE", "DESCRIBE name;"),
+    (
+        "EXPLAIN",
+        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;",
+    ),
+    ("CHECKPOINT", "CHECKPOINT;"),
+    ("SET", "SET name = value;"),
+];
+
+/// `\h [STATEMENT]`
+pub(super) fn statements(asked: &str) -> String {
+    let asked = asked.trim().trim_end_matches(';').to_uppercase();
+    let found: Vec<_> = STATEMENTS
+        .iter()
+        .filter(|(name, _)| !asked.is_empty() && name.starts_with(&asked))
+        .collect();
+    if !found.is_empty() {
+        return found
+            .iter()
+            .map(|(_, syntax)| *syntax)
+            .collect::<Vec<_>>()
+            .join("\n\n");
+    }
+    let names: Vec<&str> = STATEMENTS.iter().map(|(name, _)| *name).collect();
+    let lead = if asked.is_empty() {
+        String::new()
+    } else {
+        format!("There is no help for {asked}. ")
+    };
+    format!(
+        "{lead}\\h STATEMENT shows the syntax of:\n  {}",
+        names.join("\n  ")
+    )
+}

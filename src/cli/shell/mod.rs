@@ -1,0 +1,118 @@
+//! The shell: statements from `-c`, `-f`, standard input, or a person.
+
+mod catalog;
+pub(super) mod commands;
+mod editor;
+mod help;
+mod words;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use tokio::runtime::Runtime;
+
+use self::commands::Next;
+use self::editor::{Editor, Entered};
+use super::args::{Job, ShellOptions};
+use super::client::Client;
+use super::failure::Failure;
+use super::interrupt::Interrupt;
+use super::opening;
+use super::output::Output;
+use super::paint::Paint;
+use super::script::Script;
+
+/// Runs the shell until its jobs are done or the person leaves, then closes the database with a last checkpoint.
+///
+/// # Errors
+/// What was not told yet.
+pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCode, Failure> {
+    let interactive = options.jobs.is_empty() && std::io::stdin().is_terminal();
+    let opened = runtime.block_on(opening::open(options.dir.as_deref(), options.read_only))?;
+    if let Some(remark) = &opened.remark {
+        writeln!(std::io::stderr(), "{remark}")?;
+    }
+    let interrupt = Interrupt::default();
+    let output = Output::stdout(options.format, options.quiet);
+    let mut client = Client::new(&opened.database, output, interrupt.clone());
+    let ended = if interactive {
+        runtime.block_on(async { interrupt.listen() });
+        converse(runtime, &mut client, options.quiet)
+    } else {
+        runtime.block_on(run_jobs(&mut client, &options.jobs)).map(|_| ())
+    };
+    let closed = if opened.database.is_read_only() {
+        Ok(())
+    } else {
+        runtime.block_on(opened.database.close())
+    };
+    ended?;
+    closed?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run_jobs(client: &mut Client, jobs: &[Job]) -> Result<Next, Failure> {
+    if jobs.is_empty() {
+        return client.run_script(&Script::stdin()?).await;
+    }
+    for job in jobs {
+        let script = match job {
+            Job::Command(text) => Script::command(text),
+            Job::File(path) => Script::read(path)?,
+        };
+        if client.run_script(&script).await? == Next::Quit {
+            break;
+        }
+    }
+    Ok(Next::GoOn)
+}
+
+/// Reads and runs statements until the person leaves. Errors end the statement, not the shell.
+fn converse(runtime: &Runtime, client: &mut Client, quiet: bool) -> Result<(), Failure> {
+    if !quiet {
+        client.output.line(&banner(client))?;
+    }
+    let mut editor = Editor::new(Paint::stdout())?;
+    loop {
+        editor.set_names(runtime.block_on(catalog::names(client)));
+        let entered = editor.read()?;
+        client.interrupt.clear();
+        let ended = match entered {
+            Entered::Leave => break,
+            Entered::Nothing => continue,
+            Entered::Statements(sql) => {
+                client.last_sql.clone_from(&sql);
+                runtime.block_on(client.run_script(&Script::command(&sql)))
+            }
+            Entered::Command { line, open } => {
+                if !open.trim().is_empty() {
+                    client.last_sql = open;
+                }
+                runtime.block_on(commands::run(client, &line))
+            }
+        };
+        match ended {
+            Ok(Next::GoOn) => {}
+            Ok(Next::Quit) => break,
+            Err(Failure::Io(what, error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                return Err(Failure::Io(what, error));
+            }
+            Err(failure) => failure.write(&mut std::io::stderr().lock(), Paint::stderr())?,
+        }
+    }
+    editor.save();
+    Ok(())
+}
+
+fn banner(client: &Client) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    let database = client.database();
+    let place = match database.dir() {
+        None => "Database in memory: it is gone when you leave. Name a directory to keep one.".to_owned(),
+        Some(dir) if database.is_read_only() => {
+            format!("Database {}, read-only at its last checkpoint.", dir.display())
+        }
+        Some(dir) => format!("Database {}.", dir.display()),
+    };
+    format!("Highwater {version}. Type \\? for help, \\q to leave.\n{place}")
+}

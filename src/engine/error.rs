@@ -82,7 +82,23 @@ impl From<datafusion::error::DataFusionError> for EngineError {
 
 impl From<highwater_storage::StorageError> for EngineError {
     fn from(error: highwater_storage::StorageError) -> Self {
-        Self::new("58030", error.to_string())
+        use highwater_storage::StorageError as S;
+        let sqlstate = match &error {
+            S::Locked { .. } => "55006",
+            S::NotADatabase { .. } | S::NotFound { .. } => "3D000",
+            S::FormatVersion { .. } | S::Corrupt { .. } => "XX001",
+            S::DiskFull { .. } => "53100",
+            S::ReadOnly => "25006",
+            S::InvalidOption { .. } => "22023",
+            _ => "58030",
+        };
+        Self {
+            sqlstate,
+            message: error.to_string(),
+            detail: error.detail(),
+            hint: error.hint(),
+            transient: false,
+        }
     }
 }
 

@@ -1,0 +1,464 @@
+//! The command line as its users meet it: the real binary, its output and its exit status.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long something that must happen may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const BINARY: &str = env!("CARGO_BIN_EXE_highwater");
+
+/// 1,000 bids, counted.
+const COUNT_SQL: &str = "
+CREATE SOURCE bids WITH (connector = 'nexmark', event.num = '1000', rows.per.second = '0', partitions = '2');
+CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS n, min(price) AS least FROM bids;";
+
+/// Bids without an end, 1,000 a second.
+const ENDLESS_SQL: &str = "
+CREATE SOURCE endless WITH (connector = 'nexmark', rows.per.second = '1000');
+CREATE MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM endless;";
+
+fn highwater(arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("HIGHWATER_LOG")
+        .env("NO_COLOR", "1");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    highwater(arguments).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// The standard output of a call that must go well.
+fn good(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", err(&output));
+    out(&output)
+}
+
+/// The standard error of a call that must fail with status 1.
+fn bad(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(
+        output.status.code(),
+        Some(1),
+        "{arguments:?}: {}{}",
+        out(&output),
+        err(&output)
+    );
+    err(&output)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Asks again and again until the answer is right.
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "still not: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A process that is killed when the test ends in any way.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Self {
+        let mut command = highwater(arguments);
+        Self(
+            command
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.0.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+    }
+
+    /// Reads standard error until a line says what is waited for.
+    fn await_line(&mut self, is_it: impl Fn(&str) -> bool) {
+        let mut lines = BufReader::new(self.0.stderr.take().unwrap());
+        let mut seen = String::new();
+        loop {
+            let from = seen.len();
+            assert!(
+                lines.read_line(&mut seen).unwrap() > 0,
+                "the line never came:\n{seen}"
+            );
+            if is_it(&seen[from..]) {
+                break;
+            }
+        }
+        // Somebody must go on reading, or the process would wait for us.
+        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    }
+}
+
+#[test]
+fn statements_on_the_command_line_print_tables_and_tags() {
+    let shown = good(&[
+        "-c",
+        "SELECT 1 AS one, 'a' AS two",
+        "-c",
+        "CREATE VIEW v AS SELECT 2 AS n; TABLE v",
+    ]);
+    let expected = " one | two \n-----+-----\n   1 | a\n(1 row)\n\nCREATE VIEW\n n \n---\n 2\n(1 row)\n\n";
+    assert_eq!(shown, expected);
+    assert_eq!(good(&["-q", "-c", "CREATE VIEW v AS SELECT 2 AS n"]), "");
+}
+
+#[test]
+fn an_error_points_at_its_place_and_nothing_runs_after_it() {
+    let output = run(&["-c", "SELECT 1 AS n;\nSELECT nothing", "-c", "SELECT 3 AS n"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(out(&output), " n \n---\n 1\n(1 row)\n\n");
+    let told = err(&output);
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(
+        lines[0].starts_with("ERROR:  ") && lines[0].contains("nothing"),
+        "{told}"
+    );
+    assert_eq!(
+        lines[1..3],
+        ["LINE 2: SELECT nothing", "               ^"],
+        "{told}"
+    );
+}
+
+#[test]
+fn a_script_that_cannot_be_read_does_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.sql");
+    std::fs::write(&file, "SELECT 1;\n\nSELEC 2;\n").unwrap();
+    let output = run(&["-f", text(&file)]);
+    assert_eq!((output.status.code(), out(&output)), (Some(1), String::new()));
+    assert!(
+        err(&output).starts_with(&format!("{}:3: ERROR:  ", file.display())),
+        "{}",
+        err(&output)
+    );
+    let missing = bad(&["-f", text(&dir.path().join("missing.sql"))]);
+    assert!(missing.starts_with("highwater: cannot read \""), "{missing}");
+}
+
+#[test]
+fn files_and_standard_input_are_scripts_with_backslash_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.sql");
+    std::fs::write(&file, "\\x on\nSELECT 1 AS n;\n\\echo done\n").unwrap();
+    assert_eq!(good(&["-q", "-f", text(&file)]), "-[ RECORD 1 ]\nn | 1\n\ndone\n");
+    let mut child = highwater(&["--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"SELECT 1 AS n;\nSELECT 2 AS n")
+        .unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (output.status.code(), out(&output)),
+        (Some(0), "n\n1\nn\n2\n".to_owned())
+    );
+    assert!(bad(&["-c", "\\nonsense"]).contains("invalid command \\nonsense"));
+}
+
+#[test]
+fn rows_come_as_csv_and_as_json_lines() {
+    let sql =
+        "SELECT * FROM (VALUES (1, 'a,b', 9007199254740993), (2, NULL, -1)) AS t (n, s, big) ORDER BY n";
+    assert_eq!(
+        good(&["--format", "csv", "-c", sql]),
+        "n,s,big\n1,\"a,b\",9007199254740993\n2,,-1\n"
+    );
+    let json = good(&["--format", "json", "-c", sql]);
+    assert_eq!(
+        json,
+        "{\"n\":1,\"s\":\"a,b\",\"big\":9007199254740993}\n{\"n\":2,\"s\":null,\"big\":-1}\n"
+    );
+}
+
+#[test]
+fn usage_errors_have_status_2_and_help_and_version_status_0() {
+    for wrong in [
+        &["--format", "xml"][..],
+        &["run"],
+        &["a", "b"],
+        &["demo", "--seconds", "0"],
+    ] {
+        assert_eq!(run(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+    assert_eq!(
+        good(&["--version"]),
+        format!("highwater {}\n", env!("CARGO_PKG_VERSION"))
+    );
+    let help = good(&["--help"]);
+    for word in ["run", "demo", "--read-only", "Exit status"] {
+        assert!(help.contains(word), "{help}");
+    }
+}
+
+#[test]
+fn objects_are_listed_and_described() {
+    let sql = format!("{COUNT_SQL} CREATE VIEW v AS SELECT n FROM totals;");
+    let shown = good(&[
+        "-q",
+        "-c",
+        &sql,
+        "-c",
+        "\\d",
+        "-c",
+        "\\d totals",
+        "-c",
+        "\\dso b*",
+        "-c",
+        "\\d hw.lanes",
+    ]);
+    let has = |line: &str| {
+        assert!(
+            shown.lines().any(|shown| shown.trim_end() == line),
+            "{line}\n{shown}"
+        )
+    };
+    has("                  List of relations");
+    has(" Name   |       Type        | Connector |  State");
+    has(" bids   | source            | nexmark   |");
+    has("Definition:");
+    assert!(shown.contains("Materialized view \"totals\""), "{shown}");
+    assert!(shown.contains(" n      | bigint |"), "{shown}");
+    assert!(shown.contains("List of sources"), "{shown}");
+    assert!(shown.contains("end_offset"), "{shown}");
+    assert!(bad(&["-c", "\\d nothing"]).contains("Did not find any relation named \"nothing\"."));
+}
+
+#[test]
+fn a_bounded_script_runs_to_its_end_and_its_view_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    std::fs::write(&file, COUNT_SQL).unwrap();
+    let output = run(&["run", text(&file), "--data", text(&data)]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(
+        out(&output).contains("CREATE MATERIALIZED VIEW\n"),
+        "{}",
+        out(&output)
+    );
+    assert!(
+        err(&output).contains("the last checkpoint is durable"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(
+        good(&[
+            text(&data),
+            "--read-only",
+            "--format",
+            "csv",
+            "-c",
+            "SELECT n FROM totals"
+        ]),
+        "n\n1000\n"
+    );
+}
+
+#[test]
+fn the_same_script_goes_on_and_another_definition_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    let arguments = ["run", text(&file), "--data", text(&data), "--until-caught-up"];
+    std::fs::write(&file, COUNT_SQL).unwrap();
+    good(&arguments);
+    let again = run(&arguments);
+    assert_eq!(
+        (again.status.code(), out(&again)),
+        (Some(0), String::new()),
+        "{}",
+        err(&again)
+    );
+    assert!(
+        err(&again).contains("NOTICE:  source \"bids\" is there already and goes on"),
+        "{}",
+        err(&again)
+    );
+    std::fs::write(&file, COUNT_SQL.replace("min(price)", "max(price)")).unwrap();
+    let refused = bad(&arguments);
+    let expected = ":3: ERROR:  materialized view \"totals\" is there already with another definition";
+    assert!(refused.contains(expected), "{refused}");
+    std::fs::write(
+        &file,
+        COUNT_SQL
+            .replace("min(price)", "max(price)")
+            .replace("VIEW t", "VIEW IF NOT EXISTS t"),
+    )
+    .unwrap();
+    let kept = run(&arguments);
+    assert_eq!(kept.status.code(), Some(0), "{}", err(&kept));
+    assert!(
+        err(&kept).contains("with another definition, which is kept"),
+        "{}",
+        err(&kept)
+    );
+}
+
+#[test]
+fn a_script_whose_queries_all_fail_ends_with_status_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    let sql = ENDLESS_SQL.replace("count(*) AS n", "sum(1 / (price - price)) AS n");
+    std::fs::write(&file, sql).unwrap();
+    let told = bad(&["run", text(&file), "--data", text(&data)]);
+    assert!(
+        told.contains("every query has failed") && told.contains("division by zero"),
+        "{told}"
+    );
+}
+
+#[test]
+fn sigterm_ends_a_run_with_a_last_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    std::fs::write(&file, format!("{COUNT_SQL}{ENDLESS_SQL}")).unwrap();
+    let arguments = [
+        "run",
+        text(&file),
+        "--data",
+        text(&data),
+        "--checkpoint-interval",
+        "60min",
+    ];
+    let mut running = Running::start(&arguments);
+    running.await_line(|line| line.contains("source=\"bids\"") && line.contains("lag=0 "));
+    running.signal("TERM");
+    assert_eq!(running.0.wait().unwrap().code(), Some(0));
+    // Nothing but the last checkpoint can have made it durable.
+    assert_eq!(
+        good(&[
+            text(&data),
+            "--read-only",
+            "--format",
+            "csv",
+            "-c",
+            "SELECT n FROM totals"
+        ]),
+        "n\n1000\n"
+    );
+}
+
+#[test]
+fn beside_a_running_process_the_shell_is_read_only_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    std::fs::write(&file, ENDLESS_SQL).unwrap();
+    let running = Running::start(&[
+        "run",
+        text(&file),
+        "--data",
+        text(&data),
+        "--checkpoint-interval",
+        "100ms",
+        "--quiet",
+    ]);
+    let ask = |sql: &str| run(&[text(&data), "--format", "csv", "-c", sql]);
+    eventually("rows of a checkpoint", || {
+        let output = if data.join("CURRENT").exists() {
+            ask("SELECT n FROM counted WHERE n > 0")
+        } else {
+            run(&["--version"])
+        };
+        out(&output).starts_with("n\n") && out(&output).lines().count() == 2
+    });
+    let lanes = ask("SHOW LANES");
+    assert_eq!(lanes.status.code(), Some(0), "{}", err(&lanes));
+    assert!(
+        out(&lanes)
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with("endless,counted,0,")),
+        "{}",
+        out(&lanes)
+    );
+    let remark = err(&lanes);
+    assert!(
+        remark.contains("read-only") && remark.contains(&running.0.id().to_string()),
+        "{remark}"
+    );
+    assert_eq!(remark.lines().count(), 1, "{remark}");
+    let refused = ask("DROP MATERIALIZED VIEW counted");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        err(&refused).contains("ERROR:  cannot execute DROP MATERIALIZED VIEW"),
+        "{}",
+        err(&refused)
+    );
+}
+
+#[test]
+fn a_subscription_prints_rows_and_changes_until_its_reader_goes() {
+    let sql = format!("{ENDLESS_SQL} SUBSCRIBE counted;");
+    let mut command = highwater(&["--format", "json", "-c", &sql]);
+    let mut running = Running(
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let taken_away = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("\"change\":-1")));
+    let added = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("\"change\":1")));
+    assert!(taken_away.is_some() && added.is_some());
+    drop(lines);
+    eventually("an end without a reader", || {
+        running.0.try_wait().unwrap().is_some()
+    });
+}
+
+#[test]
+fn the_demo_proves_itself_after_its_crash() {
+    let output = run(&["demo", "--seconds", "8"]);
+    let shown = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{shown}{}", err(&output));
+    assert_eq!(shown.matches("✓").count(), 3, "{shown}");
+    for part in [
+        "CREATE MATERIALIZED VIEW closed_windows",
+        "Crash",
+        "opened again",
+        "0 missing, 0 double, 0 wrong",
+        "Try next",
+    ] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}

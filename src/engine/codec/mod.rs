@@ -21,6 +21,8 @@ pub(crate) use row::{RowCodec, RowDecoder, RowEncoder, put_varint, take_varint};
 
 #[cfg(test)]
 pub(crate) mod samples;
+#[cfg(test)]
+mod tests;
 
 /// The version of the row format; a change of the format changes this number.
 pub(crate) const ROW_FORMAT_VERSION: u8 = 1;

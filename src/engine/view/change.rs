@@ -48,6 +48,9 @@ struct KeyChange {
 
 const DELETED: u32 = u32::MAX;
 
+/// Changes whose places in memory are loaded together: few enough to stay in the nearest cache.
+const TOUCHED: usize = 64;
+
 impl KeyChanges {
     /// Bytes that applying may add to one arena of an overlay, at most.
     pub(super) fn bytes(&self) -> usize {
@@ -62,8 +65,11 @@ impl KeyChanges {
                 continue;
             }
             let mut part = overlay.part_mut(part);
-            for change in changes {
-                part.set(change.hash, self.entry(change));
+            for some in changes.chunks(TOUCHED) {
+                part.touch(some.iter().map(|change| change.hash));
+                for change in some {
+                    part.set(change.hash, self.entry(change));
+                }
             }
             part.finish();
         }

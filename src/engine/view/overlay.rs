@@ -42,12 +42,20 @@ pub(super) struct Entry<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     arena: Vec<u8>,
-    index: HashTable<u32>,
+    index: HashTable<Slot>,
     garbage_bytes: usize,
 }
 
-/// The part that a hash belongs to. Neither the lowest bits, which place an entry in a part's table, nor the highest
-/// seven, which tell entries of a group apart there.
+/// Finds an entry. It carries its hash, so that a growing table need not look at the arena.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    /// The low half of the key's hash.
+    hash: u32,
+    /// Where the entry is in the arena.
+    offset: u32,
+}
+
+/// The part that a hash belongs to: bits that [`Slot`] does not keep, so they do not make the hashes of a part alike.
 #[inline]
 pub(super) fn part_of(hash: u64) -> usize {
     (hash >> 48) as usize % PARTS
@@ -90,7 +98,7 @@ impl Overlay {
     /// What became of `key`, if it changed.
     pub(super) fn get(&self, hash: u64, key: &[u8]) -> Option<Entry<'_>> {
         let part = &self.parts[part_of(hash)];
-        part.find(hash, key).map(|offset| part.entry(offset))
+        part.find(hash, key).map(|(offset, _)| part.entry(offset))
     }
 
     /// The part `part`, to be written to: copied first if a reader holds it.
@@ -110,8 +118,8 @@ impl Overlay {
             .filter(|(_, part)| !part.index.is_empty())
         {
             let mut own = self.part_mut(index);
-            for offset in &part.index {
-                let entry = part.entry(*offset);
+            for slot in &part.index {
+                let entry = part.entry(slot.offset);
                 let hash = own.hasher.hash_one(entry.key);
                 own.set(hash, entry);
             }
@@ -123,22 +131,48 @@ impl Overlay {
     }
 }
 
+impl Slot {
+    fn new(hash: u64, offset: u32) -> Self {
+        Self {
+            hash: hash as u32,
+            offset,
+        }
+    }
+
+    /// The hash by which the table places the slot: it looks at the lowest and at the highest bits.
+    #[inline]
+    fn spread(&self) -> u64 {
+        spread(u64::from(self.hash))
+    }
+}
+
+#[inline]
+fn spread(hash: u64) -> u64 {
+    hash << 32 | hash & 0xffff_ffff
+}
+
 impl Part {
     fn entry(&self, offset: u32) -> Entry<'_> {
-        let mut rest = &self.arena[offset as usize..];
-        let (key_len, value_len) = lengths(&mut rest);
-        let (key, rest) = rest.split_at(key_len);
+        let extent = Extent::of(&self.arena, offset);
+        let value = |len| &self.arena[extent.value_start()..extent.value_start() + len];
         Entry {
-            key,
-            value: value_len.map(|len| &rest[..len]),
+            key: extent.key(&self.arena),
+            value: extent.value_len.map(value),
         }
     }
 
     #[inline]
-    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.index
-            .find(hash, |offset| self.entry(*offset).key == key)
-            .copied()
+    fn find(&self, hash: u64, key: &[u8]) -> Option<(u32, Extent)> {
+        let mut found = None;
+        self.index.find(spread(hash), |slot| {
+            if slot.hash != hash as u32 {
+                return false;
+            }
+            let extent = Extent::of(&self.arena, slot.offset);
+            found = Some((slot.offset, extent));
+            extent.key(&self.arena) == key
+        })?;
+        found
     }
 
     fn append(&mut self, entry: Entry<'_>) -> u32 {
@@ -164,10 +198,61 @@ impl Part {
             ..Self::default()
         };
         let mut index = std::mem::take(&mut self.index);
-        for offset in &mut index {
-            *offset = swept.append(self.entry(*offset));
+        for slot in &mut index {
+            slot.offset = swept.append(self.entry(slot.offset));
         }
         *self = Self { index, ..swept };
+    }
+}
+
+/// Where the parts of an entry lie in an arena.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    /// Where the length of the value stands.
+    value_len_at: usize,
+    key_start: usize,
+    key_len: usize,
+    /// `None` for a deleted key.
+    value_len: Option<usize>,
+}
+
+impl Extent {
+    #[inline]
+    fn of(arena: &[u8], offset: u32) -> Self {
+        let start = offset as usize;
+        let head = &arena[start..];
+        // Nearly all keys and values are short.
+        if let [key_len @ ..0x80, value_len @ ..0x80, ..] = *head {
+            return Self::new(start + 1, start + 2, usize::from(key_len), usize::from(value_len));
+        }
+        let mut rest = head;
+        let mut next = || {
+            let len = take_varint(&mut rest).expect("each entry of an arena starts with two lengths");
+            (len as usize, start + head.len() - rest.len())
+        };
+        let (key_len, value_len_at) = next();
+        let (value_len, key_start) = next();
+        Self::new(value_len_at, key_start, key_len, value_len)
+    }
+
+    #[inline]
+    fn new(value_len_at: usize, key_start: usize, key_len: usize, value_len_and_one: usize) -> Self {
+        Self {
+            value_len_at,
+            key_start,
+            key_len,
+            value_len: value_len_and_one.checked_sub(1),
+        }
+    }
+
+    #[inline]
+    fn value_start(&self) -> usize {
+        self.key_start + self.key_len
+    }
+
+    #[inline]
+    fn key<'a>(&self, arena: &'a [u8]) -> &'a [u8] {
+        &arena[self.key_start..self.value_start()]
     }
 }
 
@@ -178,35 +263,40 @@ pub(super) struct PartMut<'a> {
 }
 
 impl PartMut<'_> {
+    /// Loads what [`PartMut::set`] of keys with these hashes will look at. The loads depend on nothing, so they wait for
+    /// memory together and not one after the other: of random keys, most of the time is that wait.
+    pub(super) fn touch(&self, hashes: impl Iterator<Item = u64>) {
+        let first_bytes = hashes.filter_map(|hash| {
+            let slot = self.part.index.iter_hash(spread(hash)).next()?;
+            Some(self.part.arena[slot.offset as usize])
+        });
+        std::hint::black_box(first_bytes.fold(0, u8::wrapping_add));
+    }
+
     /// Sets a key. `hash` is that of the key and belongs to this part.
     pub(super) fn set(&mut self, hash: u64, entry: Entry<'_>) {
         let part = &mut *self.part;
-        let Some(offset) = part.find(hash, entry.key) else {
-            let offset = part.append(entry);
-            let Part { arena, index, .. } = part;
-            let hash_at = |offset: &u32| self.hasher.hash_one(key_at(arena, *offset));
-            index.insert_unique(hash, offset, hash_at);
+        let Some((offset, old)) = part.find(hash, entry.key) else {
+            let slot = Slot::new(hash, part.append(entry));
+            part.index.insert_unique(spread(hash), slot, Slot::spread);
             return;
         };
-        let old = part.entry(offset);
-        let (old_key_len, old_value_len) = (old.key.len(), old.value.map(<[u8]>::len));
-        match (old_value_len, entry.value) {
+        match (old.value_len, entry.value) {
             (None, None) => {}
             (Some(old_len), None) => {
-                let lengths_at = offset as usize + varint_bytes(old_key_len);
-                part.arena[lengths_at] = 0;
+                part.arena[old.value_len_at] = 0;
                 part.garbage_bytes += old_len;
             }
             (Some(old_len), Some(value)) if old_len == value.len() => {
-                let header = varint_bytes(old_key_len) + varint_bytes(old_len + 1);
-                let at = offset as usize + header + old_key_len;
+                let at = old.value_start();
                 part.arena[at..at + old_len].copy_from_slice(value);
             }
             (_, Some(_)) => {
-                part.garbage_bytes += 2 + old_key_len + old_value_len.unwrap_or(0);
+                part.garbage_bytes += 2 + old.key_len + old.value_len.unwrap_or(0);
                 let appended = part.append(entry);
-                let slot = part.index.find_mut(hash, |slot| *slot == offset);
-                *slot.expect("the entry was found under this hash a moment ago") = appended;
+                let slot = part.index.find_mut(spread(hash), |slot| slot.offset == offset);
+                slot.expect("the entry was found under this hash a moment ago")
+                    .offset = appended;
             }
         }
     }
@@ -215,24 +305,6 @@ impl PartMut<'_> {
     pub(super) fn finish(self) {
         self.part.sweep();
     }
-}
-
-#[inline]
-fn lengths(rest: &mut &[u8]) -> (usize, Option<usize>) {
-    let mut next = || take_varint(rest).expect("each entry of an arena starts with two lengths") as usize;
-    let (key_len, value_len) = (next(), next());
-    (key_len, value_len.checked_sub(1))
-}
-
-#[inline]
-fn key_at(arena: &[u8], offset: u32) -> &[u8] {
-    let mut rest = &arena[offset as usize..];
-    let (key_len, _) = lengths(&mut rest);
-    &rest[..key_len]
-}
-
-fn varint_bytes(value: usize) -> usize {
-    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 /// Where an entry lies, with the part of its key that decides most comparisons.
@@ -264,9 +336,9 @@ impl SortedEntries {
         );
         for (layer, overlay) in layers.iter().enumerate() {
             for (part, entries) in overlay.parts.iter().enumerate() {
-                places.extend(entries.index.iter().map(|offset| Place {
+                places.extend(entries.index.iter().map(|slot| Place {
                     prefix: 0,
-                    offset: *offset,
+                    offset: slot.offset,
                     part: part as u8,
                     layer: layer as u8,
                 }));

@@ -1,1 +1,0 @@
-//! A view against a model of it.

@@ -3,11 +3,7 @@
 use crate::source::{SourceFile, line_of, positions_of};
 
 /// The only files that may hold unsafe code. A new one needs an ADR.
-const UNSAFE_FILES: &[&str] = &[
-    "connectors/src/kafka/held.rs",
-    "connectors/src/kafka/lane.rs",
-    "storage/src/rocks/snapshot.rs",
-];
+const UNSAFE_FILES: &[&str] = &["connectors/src/kafka/native.rs", "storage/src/rocks/snapshot.rs"];
 /// How many lines above an unsafe block its argument may end.
 const SAFETY_LINES: usize = 8;
 

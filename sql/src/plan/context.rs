@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, SchemaRef};
@@ -27,7 +28,7 @@ use crate::{SqlError, SqlState};
 pub type Resolver<'a> = &'a dyn Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>;
 
 /// How deep views may stand on views within one query.
-const VIEW_DEPTH_MAX: usize = 32;
+const VIEW_DEPTH_MAX: usize = 16;
 
 static RELATION_PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> =
     LazyLock::new(|| vec![Arc::new(WindowRelations)]);
@@ -80,8 +81,10 @@ impl TableSource for InlinedView {
 pub(crate) struct Names<'a> {
     catalog: &'a Catalog,
     resolver: Option<Resolver<'a>>,
-    /// Views that are being inlined around this text, the outermost first.
-    views: Vec<String>,
+    /// Views that are planned, by name. All texts of a query share them.
+    views: Rc<RefCell<BTreeMap<String, Arc<dyn TableSource>>>>,
+    /// How many views are being planned around this text.
+    depth: usize,
     /// Catalog objects that the text names itself.
     used: RefCell<BTreeSet<String>>,
 }
@@ -91,7 +94,8 @@ impl<'a> Names<'a> {
         Self {
             catalog,
             resolver,
-            views: Vec::new(),
+            views: Rc::default(),
+            depth: 0,
             used: RefCell::default(),
         }
     }
@@ -107,8 +111,8 @@ impl<'a> Names<'a> {
         let object = if in_catalog { self.catalog.get(name) } else { None };
         if let Some(object) = object {
             self.used.borrow_mut().insert(name.to_owned());
-            if let ObjectBody::View(view) = &object.body {
-                return self.view(name, view);
+            if let ObjectBody::View(_) = &object.body {
+                return self.view(name);
             }
         }
         if let Some(table) = self.resolver.and_then(|resolve| resolve(schema, name)) {
@@ -120,25 +124,34 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn view(&self, name: &str, view: &ViewDef) -> Result<Arc<dyn TableSource>, SqlError> {
-        if self.views.iter().any(|outer| outer == name) {
-            return Err(SqlError::new(
-                SqlState::InvalidObjectDefinition,
-                format!("view \"{name}\" reads from itself"),
-            ));
+    /// A view as a table. The views on which it stands are planned first, the lowest of them first, so that planning does
+    /// not recurse from view to view.
+    fn view(&self, name: &str) -> Result<Arc<dyn TableSource>, SqlError> {
+        for below in self.views_from_below(name)? {
+            let known = self.views.borrow().contains_key(&below.name);
+            if let (false, ObjectBody::View(def)) = (known, &below.body) {
+                let table = self.plan_view(&below.name, def)?;
+                self.views.borrow_mut().insert(below.name.clone(), table);
+            }
         }
-        if self.views.len() >= VIEW_DEPTH_MAX {
-            return Err(SqlError::new(
-                SqlState::StatementTooComplex,
-                format!("views stand on views more than {VIEW_DEPTH_MAX} deep"),
-            ));
+        let planned = self.views.borrow().get(name).cloned();
+        planned.ok_or_else(|| {
+            SqlError::new(
+                SqlState::InternalError,
+                format!("view \"{name}\" was not planned"),
+            )
+        })
+    }
+
+    fn plan_view(&self, name: &str, view: &ViewDef) -> Result<Arc<dyn TableSource>, SqlError> {
+        if self.depth > VIEW_DEPTH_MAX {
+            return Err(too_many_views(name));
         }
-        let mut views = self.views.clone();
-        views.push(name.to_owned());
         let inner = Names {
             catalog: self.catalog,
             resolver: self.resolver,
-            views,
+            views: Rc::clone(&self.views),
+            depth: self.depth + 1,
             used: RefCell::default(),
         };
         let ast = parse_query(&view.query)?;
@@ -149,6 +162,41 @@ impl<'a> Names<'a> {
             schema: Arc::clone(plan.schema().inner()),
             plan,
         }))
+    }
+
+    /// The view and all views below it, each after those that it reads.
+    fn views_from_below(&self, name: &str) -> Result<Vec<Arc<Object>>, SqlError> {
+        let mut order: Vec<Arc<Object>> = Vec::new();
+        let mut path: Vec<&str> = Vec::new();
+        // A name, and whether everything that it reads is in order already.
+        let mut visits = vec![(name, false)];
+        while let Some((name, entered)) = visits.pop() {
+            let Some(object) = self.catalog.get(name) else {
+                continue;
+            };
+            let is_view = matches!(object.body, ObjectBody::View(_));
+            if !is_view || order.iter().any(|known| known.name == name) {
+                continue;
+            }
+            if entered {
+                path.pop();
+                order.push(Arc::clone(object));
+                continue;
+            }
+            if path.contains(&name) {
+                return Err(SqlError::new(
+                    SqlState::InvalidObjectDefinition,
+                    format!("view \"{name}\" reads from itself"),
+                ));
+            }
+            if path.len() >= VIEW_DEPTH_MAX {
+                return Err(too_many_views(name));
+            }
+            path.push(name);
+            visits.push((name, true));
+            visits.extend(object.depends_on.iter().map(|below| (below.as_str(), false)));
+        }
+        Ok(order)
     }
 
     fn no_such_relation(&self, schema: Option<&str>, name: &str) -> SqlError {
@@ -165,6 +213,15 @@ impl<'a> Names<'a> {
             None => error,
         }
     }
+}
+
+fn too_many_views(name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::StatementTooComplex,
+        format!("views stand on views more than {VIEW_DEPTH_MAX} deep"),
+    )
+    .with_detail(format!("The lowest of them is view \"{name}\"."))
+    .with_hint("Make one of them a materialized view.")
 }
 
 /// An error in the stored text of a view, whose positions mean nothing in the statement at hand.

@@ -11,6 +11,7 @@
 
 mod batch;
 mod context;
+mod depth;
 mod functions;
 mod lower;
 mod names;
@@ -83,6 +84,7 @@ pub fn plan_view(
     columns: &[String],
     emit_on_close: bool,
 ) -> Result<PlannedQuery, SqlError> {
+    depth::check_depth(query)?;
     refuse::refuse_unsupported(query)?;
     let names = Names::new(catalog, None);
     let plan = named(query::bind(&names, query)?, columns)?;

@@ -16,6 +16,7 @@ use datafusion::sql::planner::SqlToRel;
 use datafusion::sql::sqlparser::ast;
 
 use crate::plan::context::{Names, planning_options};
+use crate::plan::depth::check_depth;
 use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::postgres;
@@ -35,6 +36,7 @@ pub(crate) struct Bound {
 /// # Errors
 /// Whatever is wrong with the query, with its place.
 pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlError> {
+    check_depth(query)?;
     let output = OutputNames::of(query);
     let query = output.disambiguated(query);
     let statement = ast::Statement::Query(Box::new(query));
@@ -92,7 +94,7 @@ pub(crate) fn rename(plan: LogicalPlan, names: &[String]) -> Result<LogicalPlan,
         .iter()
         .zip(names)
         .all(|((_, field), name)| field.name() == name);
-    if same && !matches!(plan, LogicalPlan::Sort(_)) {
+    if same {
         return Ok(plan);
     }
     let exprs = plan

@@ -10,19 +10,24 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
 use crate::plan::place::position_of;
+use crate::plan::window::WindowCall;
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
 ///
 /// # Errors
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
-    match query.visit(&mut Refusal) {
+    match query.visit(&mut Refusal::default()) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Refusal;
+#[derive(Default)]
+struct Refusal {
+    /// Queries that are the relation of a window function and are about to be visited.
+    relations: usize,
+}
 
 type Flow = ControlFlow<Box<SqlError>>;
 
@@ -68,6 +73,9 @@ impl Visitor for Refusal {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        if window_of_query(factor) {
+            self.relations += 1;
+        }
         match factor {
             TableFactor::UNNEST { .. } => refused("UNNEST", factor.span()),
             TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
@@ -108,9 +116,19 @@ impl Visitor for Refusal {
             }
             Expr::Exists { .. } => refused("EXISTS", expr.span()),
             Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
+            Expr::Subquery(_) if self.relations > 0 => {
+                self.relations -= 1;
+                ControlFlow::Continue(())
+            }
+            Expr::Subquery(_) => refused("a subquery in an expression", expr.span()),
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Whether this is a window function whose relation is a query.
+fn window_of_query(factor: &TableFactor) -> bool {
+    WindowCall::of(factor).is_some_and(|call| call.reads_query())
 }
 
 /// UNION is there, the other set operations and VALUES are not. Nested ones are visited iteratively on the left.

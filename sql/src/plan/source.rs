@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast;
 use crate::catalog::{Catalog, ColumnOrigin, SourceDef};
 use crate::parse::parse_expression;
 use crate::plan::context::{Names, planning_options};
+use crate::plan::depth::check_depth;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
 use crate::plan::{postgres, query};
@@ -185,6 +186,7 @@ impl BoundExpr {
 
 /// Resolves an expression over `columns`, with types settled and constants folded.
 fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Result<BoundExpr, SqlError> {
+    check_depth(ast)?;
     let catalog = Catalog::default();
     let names = Names::new(&catalog, None);
     let planned = || -> PlanResult<LogicalPlan> {

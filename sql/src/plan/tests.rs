@@ -68,26 +68,27 @@ fn bids() -> SourceDef {
 }
 
 fn add(catalog: &mut Catalog, name: &str, body: ObjectBody) {
+    add_reading(catalog, name, &[], body);
+}
+
+fn add_reading(catalog: &mut Catalog, name: &str, depends_on: &[String], body: ObjectBody) {
     let id = ObjectId(u32::try_from(catalog.iter().count()).unwrap());
     catalog.insert(Arc::new(Object {
         id,
         name: name.into(),
         definition: String::new(),
-        depends_on: Vec::new(),
+        depends_on: depends_on.to_vec(),
         body,
     }));
 }
 
 fn add_view(catalog: &mut Catalog, name: &str, text: &str) {
     let planned = plan_logical_view(catalog, &parse_query(text).unwrap(), &[]).unwrap();
-    add(
-        catalog,
-        name,
-        ObjectBody::View(ViewDef {
-            schema: planned.schema,
-            query: text.into(),
-        }),
-    );
+    let body = ObjectBody::View(ViewDef {
+        schema: planned.schema,
+        query: text.into(),
+    });
+    add_reading(catalog, name, &planned.depends_on, body);
 }
 
 fn add_materialized(catalog: &mut Catalog, name: &str, text: &str) {
@@ -118,7 +119,7 @@ fn catalog() -> Catalog {
 }
 
 fn plan_of(text: &str, emit: bool) -> Result<PlannedQuery, SqlError> {
-    plan_view(&catalog(), &parse_query(text)?, &[], emit)
+    plan_view(&catalog(), parse_query(text)?.as_ref(), &[], emit)
 }
 
 fn planned(text: &str) -> StreamPlan {
@@ -128,10 +129,9 @@ fn planned(text: &str) -> StreamPlan {
 }
 
 #[track_caller]
-fn assert_plan(text: &str, expected: &str) {
+fn assert_plan(text: &str, expected: &[&str]) {
     let shown = explain(&planned(text), false);
-    let expected: Vec<&str> = expected.lines().map(|l| l.trim_start_matches("    |")).collect();
-    assert_eq!(shown.trim_end(), expected.join("\n").trim(), "\n{shown}");
+    assert_eq!(shown.lines().collect::<Vec<_>>(), expected, "\n{text}\n{shown}");
 }
 
 #[track_caller]
@@ -141,37 +141,898 @@ fn error_of(text: &str) -> SqlError {
         .unwrap_or_else(|| panic!("planned: {text}"))
 }
 
+/// Message and what stands at the position of an error.
+#[track_caller]
+fn message_at(text: &str) -> (String, &str) {
+    let error = error_of(text);
+    let position = error.position.unwrap_or_else(|| panic!("no position: {error:?}"));
+    (error.message, &text[position..])
+}
+
+fn types(plan: &StreamPlan) -> Vec<String> {
+    plan.root()
+        .schema
+        .fields()
+        .iter()
+        .map(|f| format!("{} {}", f.name(), lower_type(f.data_type())))
+        .collect()
+}
+
+fn lower_type(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Decimal128(p, s) => format!("numeric({p},{s})"),
+        other => sql_type_name(other),
+    }
+}
+
+const WATERMARK: &str = "watermark date_time - interval '4 s'";
+
 #[test]
 fn a_filter_and_a_projection_run_on_the_lane() {
-    println!(
-        "{}",
-        explain(
-            &planned("SELECT auction, price * 2 AS twice FROM bids WHERE price > 100"),
-            true
-        )
+    assert_plan(
+        "SELECT auction, price * 2 AS twice FROM bids WHERE price > 100",
+        &[
+            "Project: auction, price * 2 AS twice [lane]",
+            "  Filter: price > 100 [lane]",
+            &format!("    Source bids: auction, price; {WATERMARK} [lane]"),
+        ],
     );
-    println!(
+}
+
+#[test]
+fn only_the_columns_that_are_needed_are_decoded() {
+    let plan = planned("SELECT day FROM bids");
+    let StreamOp::SourceScan(scan) = &plan.nodes[0].op else {
+        panic!("{:?}", plan.nodes[0].op)
+    };
+    assert_eq!(
+        scan.decoded,
+        [4],
+        "date_time, for the generated column and the watermark"
+    );
+    assert_eq!(scan.generated.len(), 1);
+    assert_eq!(scan.output, [1]);
+    assert_eq!(plan.nodes.len(), 1);
+}
+
+#[test]
+fn a_projection_that_only_picks_and_renames_makes_no_node_of_its_own() {
+    let plan = planned("SELECT * FROM (SELECT price AS p, auction FROM bids) t");
+    assert_eq!(types(&plan), ["p bigint", "auction bigint"]);
+    assert_eq!(plan.nodes.len(), 2, "the scan, and the order of the result");
+    assert_eq!(planned("SELECT auction AS a, price FROM bids").nodes.len(), 1);
+}
+
+#[test]
+fn a_source_that_is_read_twice_is_scanned_once() {
+    assert_plan(
+        "SELECT auction FROM dear UNION ALL SELECT bidder FROM bids",
+        &[
+            "Union",
+            "  Project: auction [lane]",
+            "    Filter: price > 100 [lane]",
+            &format!("      Source bids: auction, bidder, price; {WATERMARK} [lane]"),
+            "  Project: bidder AS auction [lane]",
+            &format!("    Source bids: auction, bidder, price; {WATERMARK} (the same scan as above)"),
+        ],
+    );
+}
+
+#[test]
+fn a_window_over_event_time_closes_its_groups() {
+    let text = "SELECT auction, window_end, count(*) AS n FROM TUMBLE(bids, date_time, INTERVAL '10' SECOND)
+                GROUP BY auction, window_end";
+    assert_plan(
+        text,
+        &[
+            "Aggregate: count(*) BY auction, window_end; closes at window_end",
+            "  Window: TUMBLE(10 s) over date_time [lane]",
+            &format!("    Source bids: auction, date_time; {WATERMARK} [lane]"),
+        ],
+    );
+    let plan = planned(text);
+    assert_eq!(plan.root().key, Some(vec![0, 1]));
+    assert_eq!(plan.root().event_time, Some(1));
+    assert!(!plan.root().append_only);
+    assert!(plan.notices.is_empty());
+    let emitted = plan_of(text, true).unwrap().plan;
+    assert!(emitted.root().append_only);
+    assert!(explain(&emitted, false).contains("; emits on close"));
+}
+
+#[test]
+fn a_group_by_window_start_closes_one_size_later() {
+    let plan = planned(
+        "SELECT s, max(price) FROM (SELECT window_start AS s, price
+           FROM HOP(bids, date_time, INTERVAL '2' SECOND, INTERVAL '10' SECOND)) w GROUP BY s",
+    );
+    assert!(
+        explain(&plan, false).contains("closes at window_start + 10 s"),
         "{}",
-        explain(
-            &planned(
-                "SELECT auction, window_end, count(*), sum(price), avg(quantity) FROM TUMBLE(bids, date_time, INTERVAL '10' SECOND) GROUP BY auction, window_end"
+        explain(&plan, false)
+    );
+    assert_eq!(plan.root().event_time, None);
+    let kinds: Vec<WindowKind> = plan
+        .nodes
+        .iter()
+        .filter_map(|n| match n.op {
+            StreamOp::Window { kind, .. } => Some(kind),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [WindowKind::Hop {
+            size_us: 10_000_000,
+            slide_us: 2_000_000,
+            offset_us: 0
+        }]
+    );
+}
+
+#[test]
+fn windows_stand_over_views_queries_and_ctes_and_in_flinks_spelling() {
+    for text in [
+        "SELECT count(*) FROM TUMBLE(dear, date_time, INTERVAL '1' MINUTE) GROUP BY window_end",
+        "SELECT count(*) FROM TUMBLE((SELECT * FROM bids WHERE price > 1), date_time, INTERVAL '1' MINUTE) GROUP BY window_end",
+        "WITH b AS (SELECT * FROM bids) SELECT count(*) FROM TUMBLE(b, date_time, INTERVAL '60' SECOND) AS w GROUP BY w.window_end",
+        "SELECT count(*) FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(date_time), INTERVAL '60' SECONDS)) GROUP BY window_end",
+    ] {
+        let shown = explain(&planned(text), false);
+        assert!(shown.contains("closes at window_end"), "{text}\n{shown}");
+        assert!(shown.contains("TUMBLE(1 min) over date_time"), "{text}\n{shown}");
+    }
+}
+
+#[test]
+fn windows_of_windows_close_too() {
+    let plan = planned(
+        "SELECT window_end, max(n) FROM TUMBLE(
+             (SELECT window_end AS e, count(*) AS n FROM TUMBLE(bids, date_time, INTERVAL '10' SECOND) GROUP BY window_end),
+             e, INTERVAL '1' MINUTE)
+         GROUP BY window_end",
+    );
+    let shown = explain(&plan, false);
+    assert_eq!(shown.matches("closes at window_end").count(), 2, "{shown}");
+}
+
+#[test]
+fn emit_on_window_close_says_what_is_missing() {
+    let detail = |text: &str| {
+        let error = plan_of(text, true).unwrap_err();
+        assert_eq!(error.state, SqlState::InvalidObjectDefinition, "{error:?}");
+        error.detail.unwrap()
+    };
+    let no_watermark = "SELECT count(*) FROM TUMBLE(clicks, at, INTERVAL '1' SECOND) GROUP BY window_end";
+    assert_eq!(detail(no_watermark), "Source \"clicks\" has no WATERMARK.");
+    let other_column = "SELECT count(*) FROM TUMBLE(bids, kts, INTERVAL '1' SECOND) GROUP BY window_end";
+    assert_eq!(
+        detail(other_column),
+        "\"kts\" is not the column of a WATERMARK clause."
+    );
+    let not_grouped =
+        "SELECT auction, count(*) FROM TUMBLE(bids, date_time, INTERVAL '1' SECOND) GROUP BY auction";
+    assert_eq!(
+        detail(not_grouped),
+        "GROUP BY contains neither window_start nor window_end."
+    );
+    assert_eq!(
+        detail("SELECT auction, count(*) FROM bids GROUP BY auction"),
+        "The query has no window."
+    );
+    assert!(detail("SELECT auction FROM bids").starts_with("The query has no GROUP BY"));
+}
+
+#[test]
+fn aggregates_have_the_types_of_postgresql() {
+    let plan = planned(
+        "SELECT count(*), count(price) AS n, sum(price), sum(quantity) AS q, sum(rate) AS r, sum(cost) AS c,
+                avg(price), avg(quantity) AS aq, avg(rate) AS ar, avg(cost) AS ac, min(channel), max(date_time)
+         FROM bids",
+    );
+    assert_eq!(
+        types(&plan),
+        [
+            "count bigint",
+            "n bigint",
+            "sum numeric(38,0)",
+            "q bigint",
+            "r double precision",
+            "c numeric(38,2)",
+            "avg numeric(38,16)",
+            "aq numeric(38,16)",
+            "ar double precision",
+            "ac numeric(38,16)",
+            "min character varying",
+            "max timestamp without time zone",
+        ]
+    );
+    let StreamOp::Aggregate(aggregate) = &plan
+        .nodes
+        .iter()
+        .rev()
+        .find(|n| matches!(n.op, StreamOp::Aggregate(_)))
+        .unwrap()
+        .op
+    else {
+        panic!()
+    };
+    assert_eq!(aggregate.calls[0].argument, None);
+    assert_eq!(plan.root().key, Some(vec![]));
+}
+
+#[test]
+fn arguments_filters_and_groups_are_computed_once_before_the_aggregate() {
+    assert_plan(
+        "SELECT lower(channel) AS c, sum(price * 2), count(DISTINCT bidder) FILTER (WHERE price > 3), max(price * 2)
+         FROM bids GROUP BY lower(channel) HAVING count(*) > 1",
+        &[
+            "Project: lower(channel) AS c, sum(price * 2) AS sum, count(DISTINCT bidder) FILTER (WHERE price > 3) AS count, max(price * 2) AS max",
+            "  Filter: count(*) > 1",
+            "    Aggregate: sum(price * 2), count(DISTINCT bidder) FILTER (WHERE price > 3), max(price * 2), count(*) BY lower(channel); never closes",
+            "      Project: lower(channel), price * 2, bidder, price > 3 [lane]",
+            &format!("        Source bids: bidder, price, channel; {WATERMARK} [lane]"),
+            "NOTICE: nothing cleans the state of GROUP BY lower(channel). It grows with the number of groups: group by a window over event time to bound it.",
+        ],
+    );
+}
+
+#[test]
+fn distinct_is_a_group_by_that_only_ever_inserts() {
+    let plan = planned("SELECT DISTINCT auction FROM bids");
+    assert!(plan.root().append_only);
+    assert!(
+        explain(&plan, false).starts_with("Distinct BY auction; never closes"),
+        "{}",
+        explain(&plan, false)
+    );
+    let union = planned("SELECT auction FROM bids UNION SELECT bidder FROM bids");
+    assert!(
+        explain(&union, false).starts_with("Distinct BY auction"),
+        "{}",
+        explain(&union, false)
+    );
+}
+
+#[test]
+fn a_materialized_view_is_read_with_its_key() {
+    let plan = planned("SELECT total, auction FROM totals WHERE total > 10");
+    assert_eq!(plan.root().key, Some(vec![1]));
+    assert!(!plan.root().append_only);
+    assert!(plan.notices.is_empty());
+}
+
+#[test]
+fn columns_are_called_as_postgresql_calls_them() {
+    let plan = planned(
+        "SELECT bids.auction, price * 2, lower(channel), date_time::date, CASE WHEN price > 1 THEN 1 END, \"price\" AS \"P\" FROM bids",
+    );
+    let names: Vec<&str> = plan
+        .root()
+        .schema
+        .fields()
+        .iter()
+        .map(|f| f.name().as_str())
+        .collect();
+    assert_eq!(names, ["auction", "?column?", "lower", "date_time", "case", "P"]);
+}
+
+#[test]
+fn listed_column_names_come_first_and_must_fit() {
+    let names = |text: &str, columns: &[&str]| {
+        let columns: Vec<String> = columns.iter().map(|c| (*c).to_owned()).collect();
+        plan_view(&catalog(), parse_query(text).unwrap().as_ref(), &columns, false)
+    };
+    let planned = names("SELECT auction, price FROM bids", &["a"]).unwrap();
+    assert_eq!(types(&planned.plan), ["a bigint", "price bigint"]);
+    let error = names("SELECT auction FROM bids", &["a", "b"]).unwrap_err();
+    assert_eq!(
+        error.message,
+        "CREATE VIEW specifies more column names than columns"
+    );
+    let error = names("SELECT auction, price FROM bids", &["price"]).unwrap_err();
+    assert_eq!(error.message, "column \"price\" specified more than once");
+}
+
+#[test]
+fn a_plan_names_what_it_reads() {
+    let reads = |text: &str| plan_of(text, false).unwrap().depends_on;
+    assert_eq!(reads("SELECT auction FROM dear"), ["dear"]);
+    assert_eq!(
+        reads("SELECT auction FROM totals UNION ALL SELECT bidder FROM bids"),
+        ["bids", "totals"]
+    );
+    assert_eq!(
+        reads("WITH totals AS (SELECT auction FROM bids) SELECT * FROM totals"),
+        ["bids"]
+    );
+    assert_eq!(
+        reads("SELECT count(*) FROM TUMBLE(bids, date_time, INTERVAL '1' SECOND)"),
+        ["bids"]
+    );
+}
+
+#[test]
+fn what_streaming_queries_lack_is_refused_by_name_and_place() {
+    for (text, what, place) in [
+        (
+            "SELECT * FROM bids JOIN clicks ON bidder = user_id",
+            "JOIN",
+            "clicks ON",
+        ),
+        (
+            "SELECT * FROM bids LEFT JOIN clicks ON bidder = user_id",
+            "LEFT JOIN",
+            "clicks ON",
+        ),
+        ("SELECT * FROM bids, clicks", "a join (a comma in FROM)", "clicks"),
+        ("SELECT * FROM bids LIMIT 3", "LIMIT", "3"),
+        (
+            "SELECT row_number() OVER (ORDER BY price) FROM bids",
+            "an OVER window function",
+            "row_number",
+        ),
+        (
+            "SELECT auction FROM bids INTERSECT SELECT bidder FROM bids",
+            "INTERSECT",
+            "SELECT bidder",
+        ),
+        (
+            "SELECT auction FROM bids EXCEPT SELECT bidder FROM bids",
+            "EXCEPT",
+            "SELECT bidder",
+        ),
+        (
+            "SELECT DISTINCT ON (auction) auction FROM bids",
+            "DISTINCT ON",
+            "auction) auction",
+        ),
+        (
+            "SELECT count(*) FROM bids GROUP BY ROLLUP (auction)",
+            "ROLLUP",
+            "auction",
+        ),
+        (
+            "SELECT * FROM bids WHERE auction IN (SELECT user_id FROM clicks)",
+            "IN with a subquery",
+            "auction IN",
+        ),
+        (
+            "SELECT (SELECT max(user_id) FROM clicks) FROM bids",
+            "a subquery in an expression",
+            "SELECT max",
+        ),
+    ] {
+        let (message, at) = message_at(text);
+        assert_eq!(
+            message,
+            format!("{what} in a streaming query is not supported"),
+            "{text}"
+        );
+        assert!(at.starts_with(place), "{text}: {at}");
+    }
+    for text in [
+        "SELECT * FROM bids WHERE EXISTS (SELECT 1 FROM clicks)",
+        "VALUES (1)",
+        "SELECT 1",
+        "SELECT median(price) FROM bids",
+        "SELECT string_agg(channel, ',') FROM bids",
+        "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT * FROM r",
+        "SELECT now() FROM bids",
+        "SELECT * FROM bids WHERE kts > current_timestamp",
+        "SELECT random() FROM bids",
+        "SELECT sum(price) FROM bids GROUP BY GROUPING SETS ((auction), ())",
+    ] {
+        let error = error_of(text);
+        assert_eq!(error.state, SqlState::FeatureNotSupported, "{text}: {error:?}");
+        assert!(
+            error.message.ends_with("in a streaming query is not supported"),
+            "{text}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_view_over_a_join_is_refused_where_it_is_read() {
+    let mut catalog = catalog();
+    add_view(
+        &mut catalog,
+        "joined",
+        "SELECT auction FROM bids JOIN clicks ON bidder = user_id",
+    );
+    let query = parse_query("SELECT * FROM joined").unwrap();
+    let error = plan_view(&catalog, &query, &[], false).unwrap_err();
+    assert_eq!(
+        error.message,
+        "a join or a subquery in an expression in a streaming query is not supported"
+    );
+}
+
+#[test]
+fn names_that_do_not_exist_are_shown_with_place_and_suggestion() {
+    for (text, message, hint, place) in [
+        (
+            "SELECT pirce FROM bids",
+            "column \"pirce\" does not exist",
+            Some("Did you mean \"price\"?"),
+            "pirce",
+        ),
+        (
+            "SELECT b.prize FROM bids b",
+            "column b.prize does not exist",
+            Some("Did you mean \"price\"?"),
+            "b.prize",
+        ),
+        (
+            "SELECT price FROM bidz",
+            "relation \"bidz\" does not exist",
+            Some("Did you mean \"bids\"?"),
+            "bidz",
+        ),
+        (
+            "SELECT lowr(channel) FROM bids",
+            "function lowr does not exist",
+            Some("Did you mean \"lower\"?"),
+            "lowr",
+        ),
+        (
+            "SELECT x.price FROM bids",
+            "missing FROM-clause entry for table \"x\"",
+            None,
+            "x.price",
+        ),
+        (
+            "SELECT count(*) FROM TUMBLE(bids, dat_time, INTERVAL '1' SECOND)",
+            "column \"dat_time\" does not exist",
+            Some("Did you mean \"date_time\"?"),
+            "dat_time",
+        ),
+    ] {
+        let error = error_of(text);
+        assert_eq!(error.message, message, "{text}");
+        assert_eq!(error.hint.as_deref(), hint, "{text}");
+        let position = error.position.unwrap_or_else(|| panic!("{text}: no position"));
+        assert!(
+            text[position..].starts_with(place),
+            "{text}: {}",
+            &text[position..]
+        );
+    }
+}
+
+#[test]
+fn errors_speak_postgresql() {
+    for (text, state, message) in [
+        (
+            "SELECT price, count(*) FROM bids GROUP BY auction",
+            SqlState::GroupingError,
+            "column \"bids.price\" must appear in the GROUP BY clause or be used in an aggregate function",
+        ),
+        (
+            "SELECT auction FROM bids UNION ALL SELECT auction, price FROM bids",
+            SqlState::SyntaxError,
+            "each UNION query must have the same number of columns",
+        ),
+        (
+            "SELECT 9223372036854775807 + 1 FROM bids",
+            SqlState::NumericValueOutOfRange,
+            "bigint out of range",
+        ),
+        (
+            "SELECT auction, auction FROM bids",
+            SqlState::DuplicateColumn,
+            "column \"auction\" specified more than once",
+        ),
+        (
+            "SELECT count(*), count(price) FROM bids",
+            SqlState::DuplicateColumn,
+            "column \"count\" specified more than once",
+        ),
+        (
+            "SELECT sum(channel) FROM bids",
+            SqlState::UndefinedFunction,
+            "function sum(character varying) does not exist",
+        ),
+        (
+            "SELECT 'x'::int FROM bids",
+            SqlState::InvalidTextRepresentation,
+            "cannot cast string 'x' to value of integer type",
+        ),
+        (
+            "SELECT channel + date_time FROM bids",
+            SqlState::UndefinedFunction,
+            "operator does not exist: character varying + timestamp without time zone",
+        ),
+        (
+            "SELECT price::jsonb FROM bids",
+            SqlState::FeatureNotSupported,
+            "type JSONB is not supported",
+        ),
+    ] {
+        let error = error_of(text);
+        assert_eq!((error.state, error.message.as_str()), (state, message), "{text}");
+    }
+}
+
+#[test]
+fn windows_refuse_what_they_cannot_do() {
+    for (call, message) in [
+        (
+            "TUMBLE(bids, date_time, INTERVAL '1' MONTH)",
+            "a window of months or years is not supported",
+        ),
+        (
+            "TUMBLE(bids, date_time, INTERVAL '-1' SECOND)",
+            "the size and the slide of a window must be positive",
+        ),
+        (
+            "TUMBLE(bids, date_time, 10)",
+            "the size of a window must be an interval",
+        ),
+        (
+            "TUMBLE(bids, price, INTERVAL '1' SECOND)",
+            "column \"price\" is of type bigint",
+        ),
+        (
+            "TUMBLE(bids, date_time)",
+            "the arguments of TUMBLE(relation, time column, size [, offset]) are wrong",
+        ),
+        (
+            "HOP(bids, date_time, INTERVAL '1' SECOND, INTERVAL '1' YEAR)",
+            "a window of months or years is not supported",
+        ),
+        (
+            "HOP(bids, date_time, INTERVAL '1' SECOND, INTERVAL '2' DAY)",
+            "a row would stand in more than 10000 windows",
+        ),
+        (
+            "TUMBLE(TUMBLE, date_time, INTERVAL '1' SECOND)",
+            "relation \"tumble\" does not exist",
+        ),
+        (
+            "SESSION(bids, date_time, INTERVAL '1' SECOND)",
+            "SESSION in FROM is not supported",
+        ),
+    ] {
+        let error = error_of(&format!("SELECT * FROM {call}"));
+        assert_eq!(error.message, message, "{call}");
+    }
+    let error = error_of("SELECT count(*) FROM bids GROUP BY TUMBLE(date_time, INTERVAL '1' SECOND)");
+    assert_eq!(error.detail.as_deref(), Some("Window functions stand in FROM."));
+}
+
+#[test]
+fn order_by_without_limit_has_no_effect_and_says_so() {
+    let plan = planned("SELECT auction FROM bids ORDER BY price");
+    assert_eq!(
+        plan.notices,
+        ["ORDER BY without LIMIT has no effect in a streaming query"]
+    );
+    assert_eq!(types(&plan), ["auction bigint"]);
+}
+
+#[test]
+fn planning_twice_gives_the_same_plan() {
+    let text = "SELECT channel, window_end, avg(price), count(DISTINCT bidder) FROM HOP(bids, date_time, INTERVAL '1' SECOND, INTERVAL '5' SECOND) WHERE channel LIKE 'a%' GROUP BY 1, 2";
+    let prints = |plan: &StreamPlan| {
+        plan.nodes
+            .iter()
+            .map(|n| n.fingerprint.clone())
+            .collect::<Vec<_>>()
+    };
+    let first = prints(&planned(text));
+    for _ in 0..8 {
+        assert_eq!(prints(&planned(text)), first);
+    }
+    assert!(first.iter().all(|f| !f.is_empty()));
+}
+
+#[test]
+fn a_source_checks_what_it_computes() {
+    let with = |change: &dyn Fn(&mut SourceDef)| {
+        let mut def = bids();
+        change(&mut def);
+        check_source(&def)
+    };
+    let generated = |text: &str| ColumnOrigin::Generated(text.to_owned());
+    with(&|_| {}).unwrap();
+    let error = with(&|d| {
+        d.watermark = Some(WatermarkDef {
+            column: 2,
+            expression: "price".into(),
+        })
+    })
+    .unwrap_err();
+    assert_eq!(error.message, "column \"price\" is of type bigint");
+    let error = with(&|d| {
+        d.watermark = Some(WatermarkDef {
+            column: 4,
+            expression: "price + 1".into(),
+        })
+    })
+    .unwrap_err();
+    assert_eq!(error.message, "the watermark expression is of type bigint");
+    let error = with(&|d| {
+        d.watermark = Some(WatermarkDef {
+            column: 4,
+            expression: "dat_time".into(),
+        })
+    })
+    .unwrap_err();
+    assert_eq!(error.message, "column \"dat_time\" does not exist");
+    assert_eq!(error.hint.as_deref(), Some("Did you mean \"date_time\"?"));
+    let error = with(&|d| d.columns[0].origin = generated("day + 1")).unwrap_err();
+    assert_eq!(
+        error.message,
+        "a generated column that uses another generated column is not supported"
+    );
+    let error = with(&|d| d.columns[0].origin = generated("max(price)")).unwrap_err();
+    assert_eq!(
+        error.message,
+        "an aggregate function in an expression of a source is not supported"
+    );
+    let error = with(&|d| d.columns[0].origin = generated("now()::date")).unwrap_err();
+    assert_eq!(error.state, SqlState::FeatureNotSupported);
+    let error = with(&|d| d.columns[1].name = "auction".into()).unwrap_err();
+    assert_eq!(error.state, SqlState::DuplicateColumn);
+}
+
+#[test]
+fn a_sink_must_be_able_to_say_what_its_query_does() {
+    let updating = planned("SELECT auction, sum(price) AS total FROM bids GROUP BY auction");
+    let error = plan_sink_checks(&updating, false, &[]).unwrap_err();
+    assert_eq!(error.state, SqlState::FeatureNotSupported);
+    assert_eq!(
+        error.detail.as_deref(),
+        Some("A row of its GROUP BY changes as more rows of the group come.")
+    );
+    let key = |name: &str| vec![name.to_owned()];
+    let fine = plan_sink_checks(&updating, true, &key("auction")).unwrap();
+    assert_eq!(
+        fine,
+        SinkCheck {
+            primary_key: vec![0],
+            notices: Vec::new()
+        }
+    );
+    let odd = plan_sink_checks(&updating, true, &key("total")).unwrap();
+    assert_eq!(odd.notices.len(), 1);
+    let error = plan_sink_checks(&updating, true, &[]).unwrap_err();
+    assert_eq!(
+        error.hint.as_deref(),
+        Some("The rows of the query are told apart by primary_key = 'auction'.")
+    );
+    let error = plan_sink_checks(&updating, true, &key("auctoin")).unwrap_err();
+    assert_eq!(error.hint.as_deref(), Some("Did you mean \"auction\"?"));
+    let append = planned("SELECT auction FROM bids");
+    assert!(plan_sink_checks(&append, false, &[]).unwrap().notices.is_empty());
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused_before_it_overflows_the_stack() {
+    let chain = |n: usize| format!("SELECT {} FROM bids", vec!["price"; n].join(" + "));
+    let nested = |n: usize| {
+        format!(
+            "SELECT * FROM {}bids{}",
+            "(SELECT * FROM ".repeat(n),
+            ") t".repeat(n)
+        )
+    };
+    let parentheses = |n: usize| format!("SELECT {}price{} FROM bids", "(-".repeat(n), ")".repeat(n));
+    let unions = |n: usize| vec!["SELECT price FROM bids"; n].join(" UNION ALL ");
+    planned(&chain(100));
+    planned(&nested(6));
+    planned(&unions(40));
+    planned(&parentheses(40));
+    for text in [chain(200), chain(999), nested(40), unions(200)] {
+        assert_eq!(error_of(&text).state, SqlState::StatementTooComplex);
+    }
+}
+
+#[test]
+fn views_stand_on_views_up_to_a_depth() {
+    let mut catalog = catalog();
+    for level in 1..=15 {
+        let below = if level == 1 {
+            "dear".to_owned()
+        } else {
+            format!("v{}", level - 1)
+        };
+        add_view(
+            &mut catalog,
+            &format!("v{level}"),
+            &format!("SELECT auction, price + 1 AS price FROM {below}"),
+        );
+    }
+    let planned = plan_view(&catalog, &parse_query("SELECT * FROM v15").unwrap(), &[], false).unwrap();
+    assert_eq!(planned.depends_on, ["v15"]);
+    let text = "SELECT auction, price FROM v15";
+    add_view(&mut catalog, "v16", text);
+    let error = plan_view(&catalog, &parse_query("SELECT * FROM v16").unwrap(), &[], false).unwrap_err();
+    assert_eq!(error.state, SqlState::StatementTooComplex);
+}
+
+mod batch {
+    //! One-shot reads, run by DataFusion.
+
+    use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, TimestampMicrosecondArray};
+    use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+    use arrow::record_batch::RecordBatch;
+    use datafusion::datasource::{MemTable, provider_as_source};
+    use datafusion::logical_expr::TableSource;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    /// Rows of bids; columns that are not given are NULL.
+    fn rows(given: &[(&str, ArrayRef)]) -> RecordBatch {
+        let schema = schema_of_source(&bids());
+        let length = given[0].1.len();
+        let columns =
+            schema.fields().iter().map(
+                |field| match given.iter().find(|(name, _)| name == field.name()) {
+                    Some((_, array)) => Arc::clone(array),
+                    None => arrow::array::new_null_array(field.data_type(), length),
+                },
+            );
+        RecordBatch::try_new(Arc::clone(&schema), columns.collect()).unwrap()
+    }
+
+    async fn run(text: &str, rows: RecordBatch) -> Result<RecordBatch, String> {
+        let table = MemTable::try_new(rows.schema(), vec![vec![rows]]).unwrap();
+        let table = provider_as_source(Arc::new(table));
+        let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
+            (schema.is_none() && name == "bids").then(|| Arc::clone(&table))
+        };
+        let planned =
+            plan_select(&catalog(), &parse_query(text).unwrap(), &resolver).map_err(|e| e.message)?;
+        let context = SessionContext::new();
+        let frame = context
+            .execute_logical_plan(planned.plan)
+            .await
+            .map_err(|e| e.to_string())?;
+        let batches = frame.collect().await.map_err(|e| e.to_string())?;
+        let schema = batches[0].schema();
+        Ok(arrow::compute::concat_batches(&schema, &batches).unwrap())
+    }
+
+    fn times(values: &[Option<i64>]) -> ArrayRef {
+        Arc::new(TimestampMicrosecondArray::from(values.to_vec()))
+    }
+
+    /// Pairs of time and start of a window that DataFusion finds.
+    async fn windows(call: &str, at: &[Option<i64>]) -> Vec<(i64, i64, i64)> {
+        let text = format!("SELECT date_time, window_start, window_end FROM {call} ORDER BY 1, 2");
+        let batch = run(&text, rows(&[("date_time", times(at))])).await.unwrap();
+        let column = |n: usize| batch.column(n).as_primitive::<TimestampMicrosecondType>().clone();
+        (0..batch.num_rows())
+            .map(|row| (column(0).value(row), column(1).value(row), column(2).value(row)))
+            .collect()
+    }
+
+    const TIMES: [Option<i64>; 11] = [
+        Some(-10_000_001),
+        Some(-10_000_000),
+        Some(-9_999_999),
+        Some(-3_000_001),
+        Some(-1),
+        None,
+        Some(0),
+        Some(1),
+        Some(6_999_999),
+        Some(7_000_000),
+        Some(25_000_000),
+    ];
+
+    fn expected(kind: WindowKind) -> Vec<(i64, i64, i64)> {
+        let times = TIMES.iter().flatten();
+        times
+            .flat_map(|t| kind.starts(*t).map(|s| (*t, s, s + kind.size_us())))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn tumble_and_hop_agree_with_the_stream_before_the_epoch_and_with_offsets() {
+        let seconds = 1_000_000;
+        for (call, kind) in [
+            (
+                "TUMBLE(bids, date_time, INTERVAL '10' SECOND)",
+                WindowKind::Tumble {
+                    size_us: 10 * seconds,
+                    offset_us: 0,
+                },
             ),
-            true
-        )
-    );
-    println!(
-        "{}",
-        explain(
-            &planned("SELECT auction FROM dear UNION ALL SELECT bidder FROM bids"),
-            true
-        )
-    );
-    println!(
-        "{}",
-        explain(&planned("SELECT total FROM totals WHERE total > 3"), true)
-    );
-    println!(
-        "{}",
-        explain(&planned("SELECT DISTINCT lower(channel), day FROM bids"), true)
-    );
+            (
+                "TUMBLE(bids, date_time, INTERVAL '10' SECOND, INTERVAL '-3' SECOND)",
+                WindowKind::Tumble {
+                    size_us: 10 * seconds,
+                    offset_us: -3 * seconds,
+                },
+            ),
+            (
+                "HOP(bids, date_time, INTERVAL '3' SECOND, INTERVAL '10' SECOND, INTERVAL '1' SECOND)",
+                WindowKind::Hop {
+                    size_us: 10 * seconds,
+                    slide_us: 3 * seconds,
+                    offset_us: seconds,
+                },
+            ),
+            (
+                "HOP(bids, date_time, INTERVAL '10' SECOND, INTERVAL '4' SECOND)",
+                WindowKind::Hop {
+                    size_us: 4 * seconds,
+                    slide_us: 10 * seconds,
+                    offset_us: 0,
+                },
+            ),
+        ] {
+            assert_eq!(windows(call, &TIMES).await, expected(kind), "{call}");
+        }
+    }
+
+    #[tokio::test]
+    async fn integer_overflow_is_an_error_in_one_shot_reads() {
+        let row = || rows(&[("price", Arc::new(Int64Array::from(vec![i64::MAX])) as ArrayRef)]);
+        for text in [
+            "SELECT price + 1 FROM bids",
+            "SELECT * FROM bids WHERE price * 2 > 3",
+        ] {
+            let error = run(text, row()).await.unwrap_err();
+            assert!(error.to_lowercase().contains("overflow"), "{error}");
+        }
+        assert!(run("SELECT price - 1 FROM bids", row()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_shot_reads_have_the_types_of_streaming_queries() {
+        let text = "SELECT count(*), sum(price), avg(quantity), sum(quantity) AS q, min(channel), max(day) FROM bids";
+        let quantities = Arc::new(Int32Array::from(vec![1, 2, 2])) as ArrayRef;
+        let prices = Arc::new(Int64Array::from(vec![i64::MAX, i64::MAX, 1])) as ArrayRef;
+        let batch = run(text, rows(&[("quantity", quantities), ("price", prices)]))
+            .await
+            .unwrap();
+        let streaming = planned(text);
+        let types = |schema: &arrow::datatypes::Schema| {
+            schema
+                .fields()
+                .iter()
+                .map(|f| f.data_type().clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(types(&batch.schema()), types(&streaming.root().schema));
+        assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), 3);
+        let text = |n: usize| arrow::util::display::array_value_to_string(batch.column(n), 0).unwrap();
+        assert_eq!(text(1), "18446744073709551615");
+        assert_eq!(text(2), "1.6666666666666666");
+    }
+
+    #[tokio::test]
+    async fn one_shot_reads_may_use_all_of_sql() {
+        let prices = Arc::new(Int64Array::from(vec![3, 1, 2])) as ArrayRef;
+        let text = "SELECT a.price, row_number() OVER (ORDER BY a.price) FROM bids a JOIN bids b ON a.price = b.price
+                    WHERE a.price IN (SELECT price FROM bids) ORDER BY a.price DESC LIMIT 2";
+        let batch = run(text, rows(&[("price", prices)])).await.unwrap();
+        assert_eq!(batch.column(0).as_primitive::<Int64Type>().values(), &[3, 2]);
+    }
+
+    #[test]
+    fn column_names_of_one_shot_reads_need_not_differ() {
+        let none = |_: Option<&str>, _: &str| -> Option<Arc<dyn TableSource>> { None };
+        let query = parse_query("SELECT count(*), count(*), price * 1 FROM bids GROUP BY price").unwrap();
+        let planned = plan_select(&catalog(), &query, &none).unwrap();
+        assert_eq!(planned.columns, ["count", "count", "?column?"]);
+    }
+
+    #[test]
+    fn system_tables_are_found_by_schema_and_name() {
+        let table = MemTable::try_new(schema_of_source(&bids()), vec![vec![]]).unwrap();
+        let table = provider_as_source(Arc::new(table));
+        let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
+            (schema == Some("hw") && name == "lanes").then(|| Arc::clone(&table))
+        };
+        let plan = |text: &str| plan_select(&catalog(), &parse_query(text).unwrap(), &resolver);
+        assert_eq!(plan("SELECT price FROM hw.lanes").unwrap().columns, ["price"]);
+        let error = plan("SELECT price FROM hw.lines").unwrap_err();
+        assert_eq!(error.message, "relation \"hw.lines\" does not exist");
+    }
 }

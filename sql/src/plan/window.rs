@@ -160,14 +160,15 @@ enum WindowFunction {
 }
 
 /// A call of a window function in FROM.
-struct WindowCall {
+pub(crate) struct WindowCall {
     function: WindowFunction,
     args: Vec<FunctionArg>,
     alias: Option<TableAlias>,
 }
 
 impl WindowCall {
-    fn of(relation: &TableFactor) -> Option<Self> {
+    /// The call that this relation is, if it is one.
+    pub(crate) fn of(relation: &TableFactor) -> Option<Self> {
         let (name, args, alias) = match relation {
             TableFactor::Table {
                 name,
@@ -190,6 +191,16 @@ impl WindowCall {
             args: args.clone(),
             alias: alias.clone(),
         })
+    }
+
+    /// Whether the relation is a query in parentheses.
+    pub(crate) fn reads_query(&self) -> bool {
+        matches!(
+            self.args.first(),
+            Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Subquery(
+                _
+            ))))
+        )
     }
 
     fn plan(&self, context: &mut dyn RelationPlannerContext) -> PlanResult<LogicalPlan> {

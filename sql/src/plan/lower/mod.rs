@@ -140,14 +140,16 @@ impl Lowering {
 
     fn projection(&mut self, projection: &LogicalProjection, depth: usize) -> Result<Relation, SqlError> {
         let input = self.relation(&projection.input, depth + 1)?;
-        let names = projection.schema.fields();
         let mut compiled = Vec::with_capacity(projection.expr.len());
-        for (expr, field) in projection.expr.iter().zip(names) {
-            let expr = self.compile(expr, projection.input.schema(), &input)?;
-            compiled.push(Projection {
-                expr,
-                name: field.name().clone(),
-            });
+        for (logical, field) in projection.expr.iter().zip(projection.schema.fields()) {
+            let expr = self.compile(logical, projection.input.schema(), &input)?;
+            let given = logical.clone().unalias().schema_name().to_string();
+            // A name that DataFusion made of the expression is shown as the expression.
+            let name = match given == *field.name() && column_index(&expr).is_none() {
+                true => crate::explain::expression(&expr),
+                false => field.name().clone(),
+            };
+            compiled.push(Projection { expr, name });
         }
         let picked: Option<Vec<usize>> = compiled.iter().map(|p| column_index(&p.expr)).collect();
         match picked {

@@ -225,3 +225,132 @@ fn batch_of(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<R
 pub(crate) fn mask(rows: usize, condition: impl FnMut(usize) -> bool) -> BooleanArray {
     BooleanArray::new(BooleanBuffer::collect_bool(rows, condition), None)
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, TimestampMicrosecondArray};
+    use arrow::datatypes::{Field, Schema};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
+
+    fn rows(times: Vec<Option<i64>>, weights: Option<Vec<i64>>) -> Delta {
+        let numbers: Int64Array = (0..times.len()).map(|row| i64::try_from(row).ok()).collect();
+        let schema = Schema::new(vec![
+            Field::new("n", DataType::Int64, false),
+            Field::new("t", TIMESTAMP, true),
+        ]);
+        let times = TimestampMicrosecondArray::from(times);
+        let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(numbers), Arc::new(times)]).unwrap();
+        Delta {
+            batch,
+            weights: weights.map(ScalarBuffer::from),
+        }
+    }
+
+    /// Row number, start and end of each window, and its weight.
+    fn windows(kind: WindowKind, input: &Delta) -> Result<Vec<(i64, i64, i64, i64)>, EngineError> {
+        let mut fields = input.batch.schema().fields().to_vec();
+        for name in ["window_start", "window_end"] {
+            fields.push(Arc::new(Field::new(name, TIMESTAMP, false)));
+        }
+        let output = window(1, kind, &Arc::new(Schema::new(fields)), input)?;
+        let numbers = output.batch.column(0).as_primitive::<Int64Type>();
+        let time = |column: usize, row: usize| {
+            output
+                .batch
+                .column(column)
+                .as_primitive::<TimestampMicrosecondType>()
+                .value(row)
+        };
+        let row = |row: usize| (numbers.value(row), time(2, row), time(3, row), output.weight(row));
+        Ok((0..output.num_rows()).map(row).collect())
+    }
+
+    #[test]
+    fn a_row_before_1970_stands_in_the_window_that_starts_before_it() {
+        let input = rows(
+            vec![Some(-1), Some(-10), Some(-11), None, Some(12)],
+            Some(vec![1, -1, 2, 1, 1]),
+        );
+        let found = windows(
+            WindowKind::Tumble {
+                size_us: 10,
+                offset_us: 3,
+            },
+            &input,
+        )
+        .unwrap();
+        assert_eq!(
+            found,
+            [(0, -7, 3, 1), (1, -17, -7, -1), (2, -17, -7, 2), (4, 3, 13, 1)]
+        );
+    }
+
+    #[test]
+    fn a_hop_longer_than_its_windows_leaves_gaps() {
+        let input = rows(vec![Some(0), Some(3), Some(4), Some(-6)], None);
+        let found = windows(
+            WindowKind::Hop {
+                size_us: 4,
+                slide_us: 10,
+                offset_us: 0,
+            },
+            &input,
+        )
+        .unwrap();
+        assert_eq!(found, [(0, 0, 4, 1), (1, 0, 4, 1)]);
+    }
+
+    #[test]
+    fn a_time_too_far_away_is_an_error_and_no_wrong_window() {
+        for time in [i64::MAX, i64::MIN] {
+            let input = rows(vec![Some(time)], None);
+            let error = windows(
+                WindowKind::Tumble {
+                    size_us: 10,
+                    offset_us: 0,
+                },
+                &input,
+            )
+            .unwrap_err();
+            assert_eq!(error.sqlstate, "22008");
+        }
+    }
+
+    #[test]
+    fn only_true_is_kept_and_weights_stay_with_their_rows() {
+        let input = rows(vec![Some(0), Some(1), Some(2), Some(3)], Some(vec![5, 6, 7, -8]));
+        let mask = BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]);
+        let kept = keep(&mask, &input).unwrap();
+        assert_eq!(kept.batch.column(0).as_primitive::<Int64Type>().values(), &[0, 3]);
+        assert_eq!((kept.weight(0), kept.weight(1)), (5, -8));
+    }
+
+    proptest! {
+        #[test]
+        fn the_windows_of_a_time_are_those_of_the_grid_that_hold_it(
+            times in prop::collection::vec(prop::option::weighted(0.9, -60..60i64), 0..8),
+            size_us in 1..25i64, slide_us in 1..25i64, offset_us in -40..40i64,
+        ) {
+            let input = rows(times.clone(), None);
+            for slide_us in [slide_us, size_us] {
+                let mut expected = Vec::new();
+                for (row, time) in (0..).zip(&times) {
+                    let Some(time) = time else { continue };
+                    let starts = (-200..200).map(|step| offset_us + step * slide_us);
+                    let starts = starts.filter(|start| (*start..start + size_us).contains(time));
+                    expected.extend(starts.map(|start| (row, start, start + size_us, 1)));
+                }
+                let hop = WindowKind::Hop { size_us, slide_us, offset_us };
+                prop_assert_eq!(windows(hop, &input).unwrap(), expected.clone());
+                if slide_us == size_us {
+                    let tumble = WindowKind::Tumble { size_us, offset_us };
+                    prop_assert_eq!(windows(tumble, &input).unwrap(), expected);
+                }
+            }
+        }
+    }
+}

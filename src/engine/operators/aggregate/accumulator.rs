@@ -1,5 +1,7 @@
 //! [`Accumulator`]: the values of one aggregate, a column with one value per group slot; and which one a call gets.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
@@ -8,13 +10,12 @@ use highwater_sql::stream_plan::{AggregateCall, AggregateFunction};
 
 use super::distinct::Distinct;
 use super::extreme::{Extreme, RetractableExtreme};
-use super::linear::{Count, Finish};
-use super::linear::{ExactCell, FloatCell, IntegerCell, Linear, Mean, RetractableFloatCell};
+use super::floats::{FloatCell, RetractableFloatCell};
+use super::linear::{Count, ExactCell, Finish, IntegerCell, Linear, Mean};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::StateValue;
 use crate::engine::operators::state::slots::SlotSet;
 use crate::engine::operators::state::values::{Form, Values};
-use std::sync::Arc;
 
 /// Rows for a kernel: parallel lists.
 #[derive(Debug, Clone, Copy)]

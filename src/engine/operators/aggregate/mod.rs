@@ -15,6 +15,7 @@
 mod accumulator;
 mod distinct;
 mod extreme;
+mod floats;
 mod frozen;
 mod input;
 mod linear;

@@ -8,7 +8,7 @@ use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{
     SortColumn, SortOptions, concat_batches, filter_record_batch, lexsort_to_indices, take_record_batch,
 };
-use arrow::record_batch::RecordBatch;
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
 use super::Layout;
 use super::accumulator::Accumulator;
@@ -66,52 +66,44 @@ impl Changed {
         table: &GroupTable,
         accumulators: &[Box<dyn Accumulator>],
     ) -> Result<ShardOutput, EngineError> {
-        let both = self.both.0.len();
-        let (mut old_slots, mut old_at) = self.both;
-        let mut new_slots = old_slots.clone();
-        old_slots.extend(self.gone.0);
-        old_at.extend(self.gone.1);
-        new_slots.extend(self.new);
-        let old = accumulators
-            .iter()
-            .map(|own| own.saved_results(&old_at))
-            .collect::<Result<Vec<_>, _>>()?;
-        let new = accumulators
-            .iter()
-            .map(|own| own.results(&new_slots))
-            .collect::<Result<Vec<_>, _>>()?;
-        let differs = differing(&old, &new, both)?;
-        let batch = |slots: &[u32], results: Vec<ArrayRef>| -> Result<Option<RecordBatch>, EngineError> {
-            if slots.is_empty() {
-                return Ok(None);
-            }
-            let batch = batch_of(layout, group_columns(layout, table, slots)?, results)?;
-            let batch = match &differs {
-                Some(differs) => {
-                    let keep = |row: usize| row >= both || differs.value(row);
-                    let keep = BooleanBuffer::collect_bool(slots.len(), keep);
-                    filter_record_batch(&batch, &BooleanArray::new(keep, None))?
-                }
-                None => batch,
-            };
-            Ok(Some(batch).filter(|batch| batch.num_rows() > 0))
+        let (gone, both) = (self.gone.0.len(), self.both.0.len());
+        let old_positions = [self.gone.1, self.both.1].concat();
+        let slots = [self.gone.0, self.both.0, self.new].concat();
+        let old = accumulators.iter().map(|own| own.saved_results(&old_positions));
+        let old = old.collect::<Result<Vec<_>, _>>()?;
+        let new = accumulators.iter().map(|own| own.results(&slots[gone..]));
+        let new = new.collect::<Result<Vec<_>, _>>()?;
+        let differs = differing(&slices(&old, gone, both), &slices(&new, 0, both), both)?;
+        // Old and new rows of a group share its key columns.
+        let keys = table.columns(&layout.key, &slots)?;
+        let batch = |from: usize, rows: usize, results: Vec<ArrayRef>| {
+            let batch = batch_of(layout, slices(&keys, from, rows), results, rows)?;
+            let Some(differs) = &differs else { return Ok(batch) };
+            let stays = |row: usize| (gone..gone + both).contains(&row) && !differs.value(row - gone);
+            let keep = BooleanBuffer::collect_bool(rows, |row| !stays(from + row));
+            Ok::<_, EngineError>(filter_record_batch(&batch, &BooleanArray::new(keep, None))?)
         };
+        let some = |batch: RecordBatch| Some(batch).filter(|batch| batch.num_rows() > 0);
         Ok(ShardOutput {
-            old: batch(&old_slots, old)?,
-            new: batch(&new_slots, new)?,
+            old: some(batch(0, gone + both, old)?),
+            new: some(batch(gone, slots.len() - gone, new)?),
             closed: None,
         })
     }
 }
 
-/// Which of the first `rows` rows differ between two sets of columns; `None` if all do.
+fn slices(columns: &[ArrayRef], from: usize, rows: usize) -> Vec<ArrayRef> {
+    columns.iter().map(|column| column.slice(from, rows)).collect()
+}
+
+/// Which of `rows` rows differ between two sets of columns; `None` if all do.
 fn differing(old: &[ArrayRef], new: &[ArrayRef], rows: usize) -> Result<Option<BooleanBuffer>, EngineError> {
     if rows == 0 {
         return Ok(None);
     }
     let mut differs = BooleanBuffer::new_unset(rows);
     for (old, new) in old.iter().zip(new) {
-        let own = distinct(&old.slice(0, rows), &new.slice(0, rows))?;
+        let own = distinct(old, new)?;
         differs = &differs | own.values();
         if differs.count_set_bits() == rows {
             return Ok(None);
@@ -130,7 +122,7 @@ pub(super) fn rows_of(
     accumulators: &[Box<dyn Accumulator>],
     slots: &[u32],
 ) -> Result<Vec<ArrayRef>, EngineError> {
-    let mut columns = group_columns(layout, table, slots)?;
+    let mut columns = table.columns(&layout.key, slots)?;
     for accumulator in accumulators {
         columns.push(accumulator.results(slots)?);
     }
@@ -157,7 +149,8 @@ pub(super) fn merge(layout: &Layout, outputs: Vec<ShardOutput>) -> Result<Vec<De
     if !closed.is_empty() {
         let closed = closed.into_iter().map(|mut columns| {
             let results = columns.split_off(layout.key_columns.len());
-            batch_of(layout, columns, results)
+            let rows = columns.first().map_or(0, |column| column.len());
+            batch_of(layout, columns, results, rows)
         });
         let closed = closed.collect::<Result<Vec<_>, _>>()?;
         let rows = sorted(layout, &concat_batches(&layout.output, &closed)?)?;
@@ -183,16 +176,18 @@ fn sorted(layout: &Layout, rows: &RecordBatch) -> Result<RecordBatch, EngineErro
     Ok(take_record_batch(rows, &lexsort_to_indices(&key, None)?)?)
 }
 
-fn group_columns(layout: &Layout, table: &GroupTable, slots: &[u32]) -> Result<Vec<ArrayRef>, EngineError> {
-    table.columns(&layout.key, slots)
-}
-
 fn batch_of(
     layout: &Layout,
     keys: Vec<ArrayRef>,
     results: Vec<ArrayRef>,
+    rows: usize,
 ) -> Result<RecordBatch, EngineError> {
     let mut columns = reorder(keys, &layout.key_positions);
     columns.extend(results);
-    Ok(RecordBatch::try_new(Arc::clone(&layout.output), columns)?)
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(&layout.output),
+        columns,
+        &options,
+    )?)
 }

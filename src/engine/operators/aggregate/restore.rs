@@ -9,7 +9,9 @@ use crate::engine::error::EngineError;
 use crate::engine::operators::StateAddress;
 use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::hash;
-use crate::engine::operators::state::{key::BatchKeys, varint};
+use crate::engine::operators::state::key::BatchKeys;
+use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::varint;
 
 /// Rows that are decoded together.
 const BATCH_ROWS: usize = 8192;
@@ -101,9 +103,13 @@ fn locate(
     for (number, (shard, rows)) in shards.iter_mut().zip(&by_shard).enumerate() {
         let mut probed = Probed::default();
         shard.find(&batch, rows, &mut probed);
-        let mut created = probed.created.iter().peekable();
+        let mut created = SlotSet::default();
+        for slot in &probed.created {
+            created.insert(*slot);
+        }
         for (row, slot) in rows.iter().zip(&probed.slots) {
-            let is_new = created.next_if_eq(&slot).is_some();
+            let is_new = created.contains(*slot);
+            created.remove(*slot);
             located[*row as usize] = (number, *slot, is_new);
         }
     }

@@ -186,40 +186,50 @@ impl Shard {
     /// The changed rows of the touched groups.
     fn changes(&mut self, layout: &Layout) -> Result<ShardOutput, EngineError> {
         let touched = std::mem::take(&mut self.touched);
-        let mut changed = Changed::default();
-        for (slot, at) in touched.iter().zip(0u32..) {
-            self.marks.touched.remove(*slot);
-            let rows = self.rows.as_ref().map_or(1, |rows| *rows.get(*slot));
-            if rows < 0 {
-                return Err(EngineError::internal(
-                    "more rows of a group were taken away than it had",
-                ));
-            }
-            let is_there = rows > 0 || layout.is_global();
-            if is_there {
-                self.marks.emptied.remove(*slot);
-            } else {
-                self.marks.emptied.insert(*slot);
-            }
-            changed.note(*slot, at, (self.marks.shown.contains(*slot), is_there));
+        self.marks.touched.remove_all(&touched);
+        if self.rows.is_some() && !layout.is_global() {
+            self.note_emptied(&touched)?;
         }
         if layout.emits_on_close() {
             return Ok(ShardOutput::default());
         }
-        let output = changed.into_output(layout, &self.table, &self.accumulators)?;
-        for slot in &touched {
-            if self.marks.emptied.contains(*slot) {
+        let mut changed = Changed::default();
+        for (slot, at) in touched.iter().zip(0u32..) {
+            let (was, is) = (
+                self.marks.shown.contains(*slot),
+                !self.marks.emptied.contains(*slot),
+            );
+            changed.note(*slot, at, (was, is));
+            if was && !is {
                 self.marks.shown.remove(*slot);
-            } else {
+            } else if is && !was {
                 self.marks.shown.insert(*slot);
             }
         }
+        let output = changed.into_output(layout, &self.table, &self.accumulators)?;
         for accumulator in &mut self.accumulators {
             accumulator.forget_saved();
         }
         self.touched = touched;
         self.touched.clear();
         Ok(output)
+    }
+
+    /// Notes which of the touched groups have no row left.
+    fn note_emptied(&mut self, touched: &[u32]) -> Result<(), EngineError> {
+        for slot in touched {
+            match self.rows.as_ref().map_or(1, |rows| *rows.get(*slot)) {
+                0 => {
+                    self.marks.emptied.insert(*slot);
+                }
+                1.. => self.marks.emptied.remove(*slot),
+                _ => {
+                    let message = "more rows of a group were taken away than it had";
+                    return Err(EngineError::internal(message));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Frees the groups of windows up to `through`; their rows, if they are emitted now.

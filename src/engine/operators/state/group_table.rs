@@ -89,7 +89,7 @@ struct SlotNumbers {
 pub(crate) struct Probed {
     /// The slot of each row.
     pub(crate) slots: Vec<u32>,
-    /// Slots whose key is new, in the order of the rows.
+    /// Slots whose key is new.
     pub(crate) created: Vec<u32>,
 }
 
@@ -334,6 +334,8 @@ struct WordProbe<'a, const W: usize> {
 }
 
 impl<const W: usize> WordProbe<'_, W> {
+    /// Two passes: the first one trusts the hashes, the second one compares the keys. So neither waits for memory twice
+    /// per row.
     fn run(
         &self,
         (index, keys): (&mut HashTable<Entry>, &mut WordKeys<W>),
@@ -341,43 +343,70 @@ impl<const W: usize> WordProbe<'_, W> {
         rows: &[u32],
         probed: &mut Probed,
     ) {
+        let first = probed.slots.len();
         probed.slots.reserve(rows.len());
         for row in rows {
             let row = *row as usize;
-            let nulls = self.nulls.map_or(0, |nulls| nulls[row]);
-            if W == 1 && nulls != 0 {
-                let slot = *null_slot.get_or_insert_with(|| {
-                    let slot = slots.next();
-                    keys.put(slot, [0; W], nulls);
-                    probed.created.push(slot);
-                    slot
-                });
-                probed.slots.push(slot);
-                continue;
-            }
-            let hash = self.hashes[row];
-            // The hash of a single word determines it.
-            let found = index.find(hash, |entry| {
-                entry.hash() == hash && (W == 1 || self.is_key(keys, entry.slot, row, nulls))
-            });
-            let slot = match found {
-                Some(entry) => entry.slot,
-                None => {
-                    let slot = slots.next();
-                    keys.put(slot, self.columns.map(|column| column[row]), nulls);
-                    index.insert_unique(hash, Entry::new(hash, slot), Entry::hash);
-                    probed.created.push(slot);
-                    slot
+            let slot = if W == 1 && self.nulls_of(row) != 0 {
+                *null_slot.get_or_insert_with(|| self.create(keys, slots, row, &mut probed.created))
+            } else {
+                let hash = self.hashes[row];
+                match index.find(hash, |entry| entry.hash() == hash) {
+                    Some(entry) => entry.slot,
+                    None => {
+                        let slot = self.create(keys, slots, row, &mut probed.created);
+                        index.insert_unique(hash, Entry::new(hash, slot), Entry::hash);
+                        slot
+                    }
                 }
             };
             probed.slots.push(slot);
         }
+        if W == 1 {
+            // The hash of a single word determines it.
+            return;
+        }
+        for (row, slot) in rows.iter().zip(&mut probed.slots[first..]) {
+            let row = *row as usize;
+            if !self.is_key(keys, *slot, row) {
+                // Another key has the same hash.
+                let hash = self.hashes[row];
+                let same = |entry: &Entry| entry.hash() == hash && self.is_key(keys, entry.slot, row);
+                *slot = match index.find(hash, same) {
+                    Some(entry) => entry.slot,
+                    None => {
+                        let slot = self.create(keys, slots, row, &mut probed.created);
+                        index.insert_unique(hash, Entry::new(hash, slot), Entry::hash);
+                        slot
+                    }
+                };
+            }
+        }
+    }
+
+    fn create(
+        &self,
+        keys: &mut WordKeys<W>,
+        slots: &mut SlotNumbers,
+        row: usize,
+        created: &mut Vec<u32>,
+    ) -> u32 {
+        let slot = slots.next();
+        let nulls = self.nulls_of(row);
+        keys.put(slot, self.columns.map(|column| column[row]), nulls);
+        created.push(slot);
+        slot
     }
 
     #[inline]
-    fn is_key(&self, keys: &WordKeys<W>, slot: u32, row: usize, nulls: u8) -> bool {
+    fn nulls_of(&self, row: usize) -> u8 {
+        self.nulls.map_or(0, |nulls| nulls[row])
+    }
+
+    #[inline]
+    fn is_key(&self, keys: &WordKeys<W>, slot: u32, row: usize) -> bool {
         let words = keys.words.get(slot);
-        (0..W).all(|at| words[at] == self.columns[at][row]) && *keys.nulls.get(slot) == nulls
+        (0..W).all(|at| words[at] == self.columns[at][row]) && *keys.nulls.get(slot) == self.nulls_of(row)
     }
 }
 
@@ -395,4 +424,63 @@ impl FrozenKeys {
 
 fn first_word_of_stored(key: &[u8]) -> Option<i64> {
     highwater_storage::KeyReader::new(key).read_i64().ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Int64Array;
+    use arrow::datatypes::DataType;
+
+    use super::*;
+
+    fn batch(layout: &KeyLayout, keys: &[(i64, Option<i64>)]) -> KeyBatch {
+        let first: ArrayRef = Arc::new(keys.iter().map(|key| Some(key.0)).collect::<Int64Array>());
+        let second: ArrayRef = Arc::new(keys.iter().map(|key| key.1).collect::<Int64Array>());
+        layout.batch(&[first, second]).unwrap()
+    }
+
+    fn slots(table: &mut GroupTable, batch: &KeyBatch, rows: u32) -> Vec<u32> {
+        let mut probed = Probed::default();
+        table.find_or_insert(batch, &(0..rows).collect::<Vec<_>>(), &mut probed);
+        probed.slots
+    }
+
+    #[test]
+    fn keys_with_the_same_hash_have_slots_of_their_own() {
+        let layout = KeyLayout::new([DataType::Int64, DataType::Int64]).unwrap();
+        let (one, two) = (hash::fold(0, 1), hash::fold(0, 2));
+        let twin = (2, Some((7 ^ one ^ two).cast_signed()));
+        let keys = batch(
+            &layout,
+            &[(1, Some(7)), twin, (1, None), (1, Some(7)), twin, (1, Some(0))],
+        );
+        assert_eq!(keys.hashes[0], keys.hashes[1]);
+
+        let mut table = GroupTable::new(&layout);
+        let found = slots(&mut table, &keys, 6);
+        assert_eq!((found[0], found[1], found[2]), (found[3], found[4], found[2]));
+        assert_eq!(table.len(), 4);
+        table.remove(&[found[0]]);
+        assert_eq!(
+            slots(&mut table, &keys, 2)[1],
+            found[1],
+            "the twin stays when the other goes"
+        );
+    }
+
+    #[test]
+    fn a_removed_slot_is_not_used_again_before_it_may_be() {
+        let layout = KeyLayout::new([DataType::Int64, DataType::Int64]).unwrap();
+        let mut table = GroupTable::new(&layout);
+        let own = slots(&mut table, &batch(&layout, &[(1, None)]), 1);
+        table.remove(&own);
+        let other = slots(&mut table, &batch(&layout, &[(2, None)]), 1);
+        assert_ne!(own, other);
+
+        table.reuse_retired();
+        assert_eq!(slots(&mut table, &batch(&layout, &[(3, None)]), 1), own);
+        assert_eq!(table.len(), 2);
+    }
 }

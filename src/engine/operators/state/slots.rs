@@ -36,6 +36,15 @@ impl SlotSet {
         }
     }
 
+    /// Removes slots that are all there are.
+    pub(crate) fn remove_all(&mut self, slots: &[u32]) {
+        if slots.len() > self.words.len() {
+            self.words.fill(0);
+        } else {
+            slots.iter().for_each(|slot| self.remove(*slot));
+        }
+    }
+
     /// Whether a slot is there.
     #[inline]
     pub(crate) fn contains(&self, slot: u32) -> bool {

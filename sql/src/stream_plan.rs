@@ -220,3 +220,41 @@ impl StreamPlan {
         self.nodes.last().expect("a plan has at least one node")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_time_stands_in_exactly_the_windows_of_the_grid_that_hold_it(
+            time in -500_i64..500,
+            size_us in 1_i64..40,
+            slide_us in 1_i64..40,
+            offset_us in -60_i64..60,
+        ) {
+            let hop = WindowKind::Hop { size_us, slide_us, offset_us };
+            let grid = (-1200..1200).map(|n| offset_us + n * slide_us);
+            let expected: Vec<i64> = grid.filter(|s| (*s..*s + size_us).contains(&time)).collect();
+            prop_assert_eq!(hop.starts(time).collect::<Vec<_>>(), expected);
+            let tumble = WindowKind::Tumble { size_us, offset_us };
+            let starts: Vec<i64> = tumble.starts(time).collect();
+            prop_assert_eq!(starts.len(), 1);
+            prop_assert!(starts[0] <= time && time < starts[0] + size_us);
+            prop_assert_eq!((starts[0] - offset_us).rem_euclid(size_us), 0);
+        }
+    }
+
+    #[test]
+    fn windows_at_the_ends_of_time_are_left_out_where_they_do_not_fit() {
+        let tumble = WindowKind::Tumble {
+            size_us: 10,
+            offset_us: 0,
+        };
+        assert_eq!(tumble.starts(i64::MAX).count(), 0);
+        assert_eq!(tumble.starts(i64::MIN).count(), 0);
+        assert_eq!(tumble.starts(0).collect::<Vec<_>>(), [0]);
+    }
+}

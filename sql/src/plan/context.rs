@@ -24,7 +24,8 @@ use crate::plan::{query, source};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
-/// Finds the table of a one-shot query by schema and name: system tables, and the stored rows of relations.
+/// Finds the table of a one-shot query by schema and name: system tables, and, without a schema, the rows of sources and
+/// materialized views.
 pub type Resolver<'a> = &'a dyn Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>;
 
 /// How deep views may stand on views within one query.
@@ -115,7 +116,10 @@ impl<'a> Names<'a> {
                 return self.view(name);
             }
         }
-        if let Some(table) = self.resolver.and_then(|resolve| resolve(schema, name)) {
+        if let Some(table) = self
+            .resolver
+            .and_then(|resolve| resolve(schema.filter(|_| !in_catalog), name))
+        {
             return Ok(table);
         }
         match object {

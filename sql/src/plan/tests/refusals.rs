@@ -1,0 +1,304 @@
+//! What is refused, and how it is said.
+
+use super::*;
+
+#[test]
+fn what_streaming_queries_lack_is_refused_by_name_and_place() {
+    for (text, what, place) in [
+        (
+            "SELECT * FROM bids JOIN clicks ON bidder = user_id",
+            "JOIN",
+            "clicks ON",
+        ),
+        (
+            "SELECT * FROM bids LEFT JOIN clicks ON bidder = user_id",
+            "LEFT JOIN",
+            "clicks ON",
+        ),
+        ("SELECT * FROM bids, clicks", "a join (a comma in FROM)", "clicks"),
+        ("SELECT * FROM bids LIMIT 3", "LIMIT", "3"),
+        (
+            "SELECT row_number() OVER (ORDER BY price) FROM bids",
+            "an OVER window function",
+            "row_number",
+        ),
+        (
+            "SELECT auction FROM bids INTERSECT SELECT bidder FROM bids",
+            "INTERSECT",
+            "SELECT bidder",
+        ),
+        (
+            "SELECT auction FROM bids EXCEPT SELECT bidder FROM bids",
+            "EXCEPT",
+            "SELECT bidder",
+        ),
+        (
+            "SELECT DISTINCT ON (auction) auction FROM bids",
+            "DISTINCT ON",
+            "auction) auction",
+        ),
+        (
+            "SELECT count(*) FROM bids GROUP BY ROLLUP (auction)",
+            "ROLLUP",
+            "auction",
+        ),
+        (
+            "SELECT * FROM bids WHERE auction IN (SELECT user_id FROM clicks)",
+            "IN with a subquery",
+            "auction IN",
+        ),
+        (
+            "SELECT (SELECT max(user_id) FROM clicks) FROM bids",
+            "a subquery in an expression",
+            "SELECT max",
+        ),
+    ] {
+        let (message, at) = message_at(text);
+        assert_eq!(
+            message,
+            format!("{what} in a streaming query is not supported"),
+            "{text}"
+        );
+        assert!(at.starts_with(place), "{text}: {at}");
+    }
+}
+
+#[test]
+fn what_streaming_queries_lack_is_refused_by_name_where_the_place_is_not_known() {
+    for text in [
+        "SELECT * FROM bids WHERE EXISTS (SELECT 1 FROM clicks)",
+        "VALUES (1)",
+        "SELECT 1",
+        "SELECT median(price) FROM bids",
+        "SELECT string_agg(channel, ',') FROM bids",
+        "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT * FROM r",
+        "SELECT now() FROM bids",
+        "SELECT * FROM bids WHERE kts > current_timestamp",
+        "SELECT random() FROM bids",
+        "SELECT sum(price) FROM bids GROUP BY GROUPING SETS ((auction), ())",
+    ] {
+        let error = error_of(text);
+        assert_eq!(error.state, SqlState::FeatureNotSupported, "{text}: {error:?}");
+        assert!(
+            error.message.ends_with("in a streaming query is not supported"),
+            "{text}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_view_over_a_join_is_refused_where_it_is_read() {
+    let mut catalog = catalog();
+    add_view(
+        &mut catalog,
+        "joined",
+        "SELECT auction FROM bids JOIN clicks ON bidder = user_id",
+    );
+    let query = parse_query("SELECT * FROM joined").unwrap();
+    let error = plan_view(&catalog, &query, &[], false).unwrap_err();
+    assert_eq!(
+        error.message,
+        "a join or a subquery in an expression in a streaming query is not supported"
+    );
+}
+
+#[test]
+fn names_that_do_not_exist_are_shown_with_place_and_suggestion() {
+    for (text, message, hint, place) in [
+        (
+            "SELECT pirce FROM bids",
+            "column \"pirce\" does not exist",
+            Some("Did you mean \"price\"?"),
+            "pirce",
+        ),
+        (
+            "SELECT b.prize FROM bids b",
+            "column b.prize does not exist",
+            Some("Did you mean \"price\"?"),
+            "b.prize",
+        ),
+        (
+            "SELECT price FROM bidz",
+            "relation \"bidz\" does not exist",
+            Some("Did you mean \"bids\"?"),
+            "bidz",
+        ),
+        (
+            "SELECT lowr(channel) FROM bids",
+            "function lowr does not exist",
+            Some("Did you mean \"lower\"?"),
+            "lowr",
+        ),
+        (
+            "SELECT x.price FROM bids",
+            "missing FROM-clause entry for table \"x\"",
+            None,
+            "x.price",
+        ),
+        (
+            "SELECT count(*) FROM TUMBLE(bids, dat_time, INTERVAL '1' SECOND)",
+            "column \"dat_time\" does not exist",
+            Some("Did you mean \"date_time\"?"),
+            "dat_time",
+        ),
+    ] {
+        let error = error_of(text);
+        assert_eq!(error.message, message, "{text}");
+        assert_eq!(error.hint.as_deref(), hint, "{text}");
+        let position = error.position.unwrap_or_else(|| panic!("{text}: no position"));
+        assert!(
+            text[position..].starts_with(place),
+            "{text}: {}",
+            &text[position..]
+        );
+    }
+}
+
+#[test]
+fn errors_speak_postgresql() {
+    for (text, state, message) in [
+        (
+            "SELECT price, count(*) FROM bids GROUP BY auction",
+            SqlState::GroupingError,
+            "column \"bids.price\" must appear in the GROUP BY clause or be used in an aggregate function",
+        ),
+        (
+            "SELECT auction FROM bids UNION ALL SELECT auction, price FROM bids",
+            SqlState::SyntaxError,
+            "each UNION query must have the same number of columns",
+        ),
+        (
+            "SELECT 9223372036854775807 + 1 FROM bids",
+            SqlState::NumericValueOutOfRange,
+            "bigint out of range",
+        ),
+        (
+            "SELECT auction, auction FROM bids",
+            SqlState::DuplicateColumn,
+            "column \"auction\" specified more than once",
+        ),
+        (
+            "SELECT count(*), count(price) FROM bids",
+            SqlState::DuplicateColumn,
+            "column \"count\" specified more than once",
+        ),
+        (
+            "SELECT sum(channel) FROM bids",
+            SqlState::UndefinedFunction,
+            "function sum(character varying) does not exist",
+        ),
+        (
+            "SELECT 'x'::int FROM bids",
+            SqlState::InvalidTextRepresentation,
+            "cannot cast string 'x' to value of integer type",
+        ),
+        (
+            "SELECT channel + date_time FROM bids",
+            SqlState::UndefinedFunction,
+            "operator does not exist: character varying + timestamp without time zone",
+        ),
+        (
+            "SELECT price::jsonb FROM bids",
+            SqlState::FeatureNotSupported,
+            "type JSONB is not supported",
+        ),
+    ] {
+        let error = error_of(text);
+        assert_eq!((error.state, error.message.as_str()), (state, message), "{text}");
+    }
+}
+
+#[test]
+fn windows_refuse_what_they_cannot_do() {
+    for (call, message) in [
+        (
+            "TUMBLE(bids, date_time, INTERVAL '1' MONTH)",
+            "a window of months or years is not supported",
+        ),
+        (
+            "TUMBLE(bids, date_time, INTERVAL '-1' SECOND)",
+            "the size and the slide of a window must be positive",
+        ),
+        (
+            "TUMBLE(bids, date_time, 10)",
+            "the size of a window must be an interval",
+        ),
+        (
+            "TUMBLE(bids, price, INTERVAL '1' SECOND)",
+            "column \"price\" is of type bigint",
+        ),
+        (
+            "TUMBLE(bids, date_time)",
+            "the arguments of TUMBLE(relation, time column, size [, offset]) are wrong",
+        ),
+        (
+            "HOP(bids, date_time, INTERVAL '1' SECOND, INTERVAL '1' YEAR)",
+            "a window of months or years is not supported",
+        ),
+        (
+            "HOP(bids, date_time, INTERVAL '1' SECOND, INTERVAL '2' DAY)",
+            "a row would stand in more than 10000 windows",
+        ),
+        (
+            "TUMBLE(TUMBLE, date_time, INTERVAL '1' SECOND)",
+            "relation \"tumble\" does not exist",
+        ),
+        (
+            "SESSION(bids, date_time, INTERVAL '1' SECOND)",
+            "SESSION in FROM is not supported",
+        ),
+    ] {
+        let error = error_of(&format!("SELECT * FROM {call}"));
+        assert_eq!(error.message, message, "{call}");
+    }
+    let error = error_of("SELECT count(*) FROM bids GROUP BY TUMBLE(date_time, INTERVAL '1' SECOND)");
+    assert_eq!(error.detail.as_deref(), Some("Window functions stand in FROM."));
+}
+
+#[test]
+fn emit_on_window_close_says_what_is_missing() {
+    let detail = |text: &str| {
+        let error = plan_of(text, true).unwrap_err();
+        assert_eq!(error.state, SqlState::InvalidObjectDefinition, "{error:?}");
+        error.detail.unwrap()
+    };
+    let no_watermark = "SELECT count(*) FROM TUMBLE(clicks, at, INTERVAL '1' SECOND) GROUP BY window_end";
+    assert_eq!(detail(no_watermark), "Source \"clicks\" has no WATERMARK.");
+    let other_column = "SELECT count(*) FROM TUMBLE(bids, kts, INTERVAL '1' SECOND) GROUP BY window_end";
+    assert_eq!(
+        detail(other_column),
+        "\"kts\" is not the column of a WATERMARK clause."
+    );
+    let not_grouped =
+        "SELECT auction, count(*) FROM TUMBLE(bids, date_time, INTERVAL '1' SECOND) GROUP BY auction";
+    assert_eq!(
+        detail(not_grouped),
+        "GROUP BY contains neither window_start nor window_end."
+    );
+    assert_eq!(
+        detail("SELECT auction, count(*) FROM bids GROUP BY auction"),
+        "The query has no window."
+    );
+    assert!(detail("SELECT auction FROM bids").starts_with("The query has no GROUP BY"));
+}
+
+#[test]
+fn what_is_nested_too_deeply_is_refused_before_it_overflows_the_stack() {
+    let chain = |n: usize| format!("SELECT {} FROM bids", vec!["price"; n].join(" + "));
+    let nested = |n: usize| {
+        format!(
+            "SELECT * FROM {}bids{}",
+            "(SELECT * FROM ".repeat(n),
+            ") t".repeat(n)
+        )
+    };
+    let parentheses = |n: usize| format!("SELECT {}price{} FROM bids", "(-".repeat(n), ")".repeat(n));
+    let unions = |n: usize| vec!["SELECT price FROM bids"; n].join(" UNION ALL ");
+    planned(&chain(100));
+    planned(&nested(6));
+    planned(&unions(40));
+    planned(&parentheses(15));
+    for text in [chain(200), chain(999), nested(40), unions(200)] {
+        assert_eq!(error_of(&text).state, SqlState::StatementTooComplex);
+    }
+}

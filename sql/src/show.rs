@@ -29,11 +29,10 @@ pub fn definition(parsed: &Parsed) -> String {
 #[must_use]
 pub fn definition_of_source(source: &CreateSource) -> String {
     let mut text = format!("CREATE SOURCE {}", name(&source.name));
-    // INCLUDE columns that stand before others came as METADATA columns; the last ones are clauses of their own.
-    let listed = source
-        .columns
-        .iter()
-        .rposition(|column| !matches!(column.kind, SourceColumnKind::Include(_)));
+    // INCLUDE columns before others, and those that are NOT NULL, came as METADATA columns; the rest are clauses.
+    let is_clause =
+        |column: &SourceColumn| matches!(column.kind, SourceColumnKind::Include(_)) && !column.not_null;
+    let listed = source.columns.iter().rposition(|column| !is_clause(column));
     let (list, includes) = source.columns.split_at(listed.map_or(0, |last| last + 1));
     let mut lines: Vec<String> = list.iter().map(column).collect();
     if let Some(watermark) = &source.watermark {

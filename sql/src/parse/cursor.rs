@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::script::{StatementTokens, is_word, offset_of, too_complex};
 use crate::error::{SqlError, SqlState};
 
-/// Deepest recursion of sqlparser: measured to fit a thread of 2 MiB without optimisation.
+/// Deepest recursion of sqlparser; it must fit [`super::deep_stack`].
 const RECURSION_MAX: usize = 100;
 /// Longest name in bytes, as in PostgreSQL.
 const NAME_BYTES_MAX: usize = 63;
@@ -305,6 +305,45 @@ impl<'a> Cursor<'a> {
             .map_err(|error| self.parser_error(&error))
     }
 
+    /// Takes an expression that ends before the comma, the closing parenthesis or the `NOT NULL` of its column.
+    ///
+    /// # Errors
+    /// sqlparser's, with their place; tokens that do not belong to the expression.
+    pub(crate) fn column_expression(&mut self) -> Result<ast::Expr, SqlError> {
+        let start = self.index();
+        let mut end = self.element_end(start);
+        let word = |index: usize, word: &str| is_word(&self.tokens()[index].token, &[word]);
+        // sqlparser reads `expression NOT NULL` as a test.
+        if end >= start + 3 && word(end - 2, "not") && word(end - 1, "null") && !word(end - 3, "is") {
+            end -= 2;
+        }
+        if start >= end {
+            return Err(self.unexpected("an expression"));
+        }
+        let mut parser = Self::parser_over(self.dialect, &self.tokens()[start..end]);
+        let expression = parser.parse_expr().map_err(|error| self.parser_error(&error))?;
+        let next = parser.peek_token_ref();
+        if next.token != Token::EOF {
+            return Err(self.syntax_error(offset_of(next.span.start), Some("the end of the expression")));
+        }
+        (start..end).for_each(|_| self.parser.advance_token());
+        Ok(expression)
+    }
+
+    /// Index of the comma or closing parenthesis that ends the list element at `start`.
+    fn element_end(&self, start: usize) -> usize {
+        let mut open = 0usize;
+        for (index, token) in self.tokens().iter().enumerate().skip(start) {
+            match token.token {
+                Token::LParen | Token::LBracket => open += 1,
+                Token::RParen | Token::Comma if open == 0 => return index,
+                Token::RParen | Token::RBracket => open = open.saturating_sub(1),
+                _ => {}
+            }
+        }
+        self.tokens().len()
+    }
+
     /// Takes a type.
     ///
     /// # Errors
@@ -362,6 +401,8 @@ impl<'a> Cursor<'a> {
             .iter()
             .find(|token| offset_of(token.span.start) == Some(position));
         let message = match found {
+            // What is in quotes may be a secret (INV-10).
+            Some(token) if is_text(&token.token) => "syntax error at or near a text in quotes".to_owned(),
             Some(token) => format!("syntax error at or near \"{}\"", shortened(self.text_of(token))),
             None => "syntax error at end of input".to_owned(),
         };
@@ -401,6 +442,20 @@ impl<'a> Cursor<'a> {
             }
         }
     }
+}
+
+/// Whether the token is a text literal.
+fn is_text(token: &Token) -> bool {
+    matches!(
+        token,
+        Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::DollarQuotedString(_)
+            | Token::UnicodeStringLiteral(_)
+            | Token::NationalStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::SingleQuotedByteStringLiteral(_)
+    )
 }
 
 /// A token's text, short enough for a message.

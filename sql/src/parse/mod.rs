@@ -11,6 +11,7 @@
 mod commands;
 mod create;
 mod cursor;
+mod deep_stack;
 mod dialect;
 mod flink;
 mod script;
@@ -106,10 +107,13 @@ const REFUSED: [&str; 47] = [
 /// The first error in the script, with its byte position: a syntax error, or a construct that is not there, by name.
 /// Nothing of the script is to be run then.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
-    script::split(sql)?
-        .into_iter()
-        .map(|statement| parse_one(sql, statement))
-        .collect()
+    let statements = script::split(sql)?;
+    deep_stack::run(move || {
+        statements
+            .into_iter()
+            .map(|statement| parse_one(sql, statement))
+            .collect()
+    })
 }
 
 /// Whether `sql` ends in a complete statement: its last token is a semicolon, and no quote, comment or parenthesis is
@@ -170,9 +174,9 @@ fn query_at(sql: &str, position: usize) -> Result<Box<ast::Query>, SqlError> {
     })
 }
 
-fn with_cursor<T>(
+fn with_cursor<T: Send>(
     sql: &str,
-    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, SqlError>,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, SqlError> + Send,
 ) -> Result<T, SqlError> {
     let mut statements = script::split(sql)?;
     let (Some(mut statement), None) = (statements.pop(), statements.pop()) else {
@@ -182,9 +186,11 @@ fn with_cursor<T>(
         )
         .at(0));
     };
-    statement.tokens = flink::rewrite(statement.tokens);
-    let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
-    read(&mut Cursor::new(sql, &statement, &dialect))
+    deep_stack::run(move || {
+        statement.tokens = flink::rewrite(statement.tokens);
+        let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
+        read(&mut Cursor::new(sql, &statement, &dialect))
+    })
 }
 
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {

@@ -16,8 +16,9 @@ use crate::error::{SqlError, SqlState};
 pub(crate) const SCRIPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Deepest nesting of parentheses, brackets and nested types.
 const NESTING_MAX: usize = 64;
-/// Most operators in one expression without a comma or clause between them.
-const CHAIN_MAX: usize = 1000;
+/// Most operators in one expression without a comma or clause between them: each is a level of the expression's tree,
+/// which planning goes down on the caller's stack.
+const CHAIN_MAX: usize = 250;
 
 /// The tokens of one statement, without white space, comments and the semicolon.
 #[derive(Debug)]

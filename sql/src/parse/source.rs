@@ -108,7 +108,7 @@ impl Parts {
         }
         let column = cursor.name("the event time column")?;
         cursor.expect(&["as"])?;
-        let expression = cursor.expression()?;
+        let expression = cursor.column_expression()?;
         self.watermark = Some(WatermarkClause {
             column: column.text,
             position: column.position,
@@ -194,7 +194,7 @@ fn column(cursor: &mut Cursor<'_>) -> Result<SourceColumn, SqlError> {
 
 /// ≈ Flink's `name AS expression`, whose type is known where the expression is a cast.
 fn untyped_column(cursor: &mut Cursor<'_>, name: Name) -> Result<SourceColumn, SqlError> {
-    let expression = cursor.expression()?;
+    let expression = cursor.column_expression()?;
     let data_type = match &expression {
         ast::Expr::Cast { data_type, .. } => Some(data_type.clone()),
         _ => {
@@ -225,7 +225,7 @@ fn column_option(cursor: &mut Cursor<'_>, column: &mut SourceColumn) -> Result<(
     } else if cursor.eat(&["null"]) {
         column.not_null = false;
     } else if field && cursor.eat(&["as"]) {
-        column.kind = SourceColumnKind::Generated(cursor.expression()?);
+        column.kind = SourceColumnKind::Generated(cursor.column_expression()?);
     } else if field && cursor.eat(&["generated", "always", "as"]) {
         cursor.expect_token(&Token::LParen)?;
         column.kind = SourceColumnKind::Generated(cursor.expression()?);

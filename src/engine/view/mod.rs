@@ -35,7 +35,6 @@ use self::header::Counters;
 use self::log::Log;
 use self::overlay::{Overlay, SortedEntries};
 pub(crate) use self::reader::ViewReader;
-pub(crate) use self::scan::{DeltaScan, ViewScan};
 use crate::engine::codec::take_varint;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;

@@ -1,0 +1,230 @@
+//! One-shot SELECT: a plan over views and system tables, run by DataFusion.
+//!
+//! ```text
+//! LogicalPlan ─▶ DataFusion: optimize, physical plan ─▶ a task on the runtime ─▶ bounded channel ─▶ RowStream
+//!   its tables: ViewProvider ─▶ blocking thread: ViewReader::scan, only the wanted columns
+//! ```
+//!
+//! Nothing is read before it is asked for, beyond a few batches. Dropping a [`RowStream`] ends its query.
+
+mod failure;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::num::NonZero;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::RecordBatchOptions;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::{FutureExt, StreamExt};
+use highwater_sql::plan::planning_options;
+use highwater_sql::stream_plan::PlanNode;
+use highwater_storage::{ObjectId, Store};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::AbortHandle;
+
+pub(crate) use self::failure::translate;
+pub(crate) use self::view::ViewProvider;
+use crate::engine::view::{ViewLayout, ViewReader, ViewStore};
+use crate::error::{Error, Result};
+
+/// Memory of sorts, joins and aggregates of all queries of the process together. Sorts beyond it go to temporary files.
+const MEMORY_BYTES: usize = 512 << 20;
+
+/// Batches that wait for a reader.
+const QUEUED_BATCHES: usize = 2;
+
+const BATCH_ROWS: usize = 8192;
+
+/// What all queries share: the memory pool above all.
+static RUNTIME_ENV: LazyLock<std::result::Result<Arc<RuntimeEnv>, String>> = LazyLock::new(|| {
+    let builder = RuntimeEnvBuilder::new().with_memory_limit(MEMORY_BYTES, 1.0);
+    builder.build_arc().map_err(|error| error.to_string())
+});
+
+/// Rows of a query as they come. Dropping it ends the query.
+pub(crate) struct RowStream {
+    schema: SchemaRef,
+    batches: Receiver<Result<RecordBatch>>,
+    task: AbortHandle,
+}
+
+impl RowStream {
+    /// The columns, with the names that the user gave them; names need not differ.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next rows; `None` at the end. After an error comes nothing.
+    ///
+    /// # Errors
+    /// What the query fails with.
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.batches.recv().await.transpose()
+    }
+}
+
+impl Drop for RowStream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Starts `plan` on `runtime`. `columns` are the names of its columns.
+///
+/// # Errors
+/// A plan that DataFusion cannot run.
+pub(crate) async fn stream(runtime: &Handle, plan: LogicalPlan, columns: &[String]) -> Result<RowStream> {
+    // The plan is made on the runtime too: a panic of a function that is folded there reaches nobody.
+    let planned = runtime.spawn(start(plan));
+    let rows = planned
+        .await
+        .map_err(|error| crashed(error.try_into_panic().ok()))??;
+    let schema = renamed(&rows.schema(), columns)?;
+    let (sender, batches) = channel(QUEUED_BATCHES);
+    let task = runtime
+        .spawn(forward(rows, Arc::clone(&schema), sender))
+        .abort_handle();
+    Ok(RowStream {
+        schema,
+        batches,
+        task,
+    })
+}
+
+/// Runs `plan` on `runtime` to its end. `columns` are the names of its columns.
+///
+/// # Errors
+/// What the query fails with.
+pub(crate) async fn collect(
+    runtime: &Handle,
+    plan: LogicalPlan,
+    columns: &[String],
+) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    let mut rows = stream(runtime, plan, columns).await?;
+    let mut batches = Vec::new();
+    while let Some(batch) = rows.next().await? {
+        batches.push(batch);
+    }
+    Ok((Arc::clone(rows.schema()), batches))
+}
+
+/// The rows of a materialized view as the last checkpoint has them, for a view that no pipeline runs.
+///
+/// # Errors
+/// Rows that do not fit the view (`XX001`), a store that cannot be read.
+pub(crate) fn stored_view(store: &Arc<dyn Store>, view: ObjectId, root: &PlanNode) -> Result<ViewReader> {
+    let layout = ViewLayout::choose(root.key.as_deref(), root.append_only);
+    let rows = ViewStore::open(Arc::clone(store), view, Arc::clone(&root.schema), layout)?;
+    Ok(rows.reader())
+}
+
+/// Names of the tables that a plan reads, those of its subqueries included; each once.
+pub(crate) fn table_names(plan: &LogicalPlan) -> Vec<String> {
+    let mut names = Vec::new();
+    let walked = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            names.push(scan.table_name.table().to_owned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.expect("the visitor returns no error");
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+async fn start(plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+    let runtime_env = RUNTIME_ENV.as_ref().map_err(|error| {
+        Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
+    })?;
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let config = SessionConfig::from(planning_options().clone())
+        .with_target_partitions(cores)
+        .with_batch_size(BATCH_ROWS);
+    let state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_runtime_env(Arc::clone(runtime_env))
+        .build();
+    // `state()` of a context notes the time of the statement, which now() gives.
+    let state = SessionContext::new_with_state(state).state();
+    DataFrame::new(state, plan)
+        .execute_stream()
+        .await
+        .map_err(translate)
+}
+
+/// Sends the rows of a query until it ends, fails, panics or nobody listens.
+async fn forward(rows: SendableRecordBatchStream, schema: SchemaRef, sender: Sender<Result<RecordBatch>>) {
+    let sent = AssertUnwindSafe(send_all(rows, schema, &sender))
+        .catch_unwind()
+        .await;
+    let failure = match sent {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error,
+        Err(panic) => crashed(Some(panic)),
+    };
+    // Who does not listen any more needs no error.
+    let _ = sender.send(Err(failure)).await;
+}
+
+async fn send_all(
+    mut rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    sender: &Sender<Result<RecordBatch>>,
+) -> Result<()> {
+    while let Some(batch) = rows.next().await {
+        let batch = batch.map_err(translate)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let columns = batch.columns().to_vec();
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options);
+        let batch = batch.map_err(|error| translate(DataFusionError::from(error)))?;
+        if sender.send(Ok(batch)).await.is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRef> {
+    if schema.fields().len() != columns.len() {
+        return Err(Error::new(
+            "XX000",
+            "a query has another number of columns than names for them",
+        ));
+    }
+    let fields = schema.fields().iter().zip(columns);
+    Ok(Arc::new(Schema::new(
+        fields
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect::<Vec<_>>(),
+    )))
+}
+
+/// A panic as an error; `None` for a task that was cancelled.
+fn crashed(panic: Option<Box<dyn Any + Send>>) -> Error {
+    let Some(panic) = panic else {
+        return Error::new("57014", "the query was cancelled");
+    };
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("It says nothing.");
+    Error::new("XX000", "the query crashed")
+        .with_detail(format!("The panic says: {text}"))
+        .with_hint("This is a defect of Highwater, not of the query.")
+}

@@ -166,7 +166,7 @@ fn intervals_sort_by_length_and_keep_their_parts() {
     let types = [DataType::Interval(IntervalUnit::MonthDayNano)];
     let column: ArrayRef = Arc::new(IntervalMonthDayNanoArray::from(ascending.to_vec()));
 
-    let keys = keys(&types, &[column.clone()]);
+    let keys = keys(&types, std::slice::from_ref(&column));
 
     assert!(keys.is_sorted());
     let codec = KeyCodec::new(&types).unwrap();
@@ -180,7 +180,7 @@ fn floats_that_postgres_calls_equal_have_one_key_and_rows_of_their_own() {
     let negative_nan = f64::from_bits(f64::NAN.to_bits() | 1 << 63);
     let column: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, negative_nan]));
 
-    let keys = keys(&[DataType::Float64], &[column.clone()]);
+    let keys = keys(&[DataType::Float64], std::slice::from_ref(&column));
     let rows = rows(&[DataType::Float64], &[column]);
 
     assert_eq!(keys[0], keys[1]);
@@ -202,7 +202,10 @@ fn a_column_of_another_type_is_an_internal_error() {
     let codec = KeyCodec::new(&[DataType::Int64]).unwrap();
     let text = column(&DataType::Utf8, 1, &mut Random(0));
 
-    assert_eq!(codec.encoder(&[text.clone()]).err().unwrap().sqlstate, "XX000");
+    assert_eq!(
+        codec.encoder(std::slice::from_ref(&text)).err().unwrap().sqlstate,
+        "XX000"
+    );
     assert_eq!(codec.encoder(&[]).err().unwrap().sqlstate, "XX000");
     assert_eq!(
         codec

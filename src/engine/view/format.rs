@@ -10,6 +10,8 @@
 //!               object 1 key…       a row
 //! ```
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -112,7 +114,7 @@ impl ViewFormat {
     pub(super) fn key_columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
         self.key_columns
             .iter()
-            .map(|column| batch.column(*column).clone())
+            .map(|column| Arc::clone(batch.column(*column)))
             .collect()
     }
 
@@ -120,7 +122,7 @@ impl ViewFormat {
     pub(super) fn value_columns(&self, batch: &RecordBatch) -> Vec<ArrayRef> {
         self.value_columns
             .iter()
-            .map(|column| batch.column(*column).clone())
+            .map(|column| Arc::clone(batch.column(*column)))
             .collect()
     }
 
@@ -140,7 +142,7 @@ impl ViewFormat {
             .zip(self.schema.fields())
             .map(|(column, field)| {
                 if column.data_type() == field.data_type() {
-                    return Ok(column.clone());
+                    return Ok(Arc::clone(column));
                 }
                 cast(column, field.data_type())
             });
@@ -166,7 +168,10 @@ impl ViewFormat {
     ) -> Result<Decoder<'_>, EngineError> {
         let (schema, wanted) = match projection {
             Some(columns) => (self.schema.project(columns)?.into(), columns.to_vec()),
-            None => (self.schema.clone(), (0..self.schema.fields().len()).collect()),
+            None => (
+                Arc::clone(&self.schema),
+                (0..self.schema.fields().len()).collect(),
+            ),
         };
         Ok(Decoder {
             keys: self
@@ -243,7 +248,7 @@ pub(super) fn record_batch(
     rows: usize,
 ) -> Result<RecordBatch, arrow::error::ArrowError> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
 }
 
 fn tagged(object: ObjectId, tag: u8) -> [u8; PREFIX_BYTES] {

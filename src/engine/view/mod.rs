@@ -91,11 +91,6 @@ impl ViewStore {
         })
     }
 
-    /// The columns of the rows.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.format.schema
-    }
-
     /// How many rows there are.
     pub(crate) fn rows(&self) -> u64 {
         self.counters.rows

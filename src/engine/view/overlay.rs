@@ -64,7 +64,7 @@ pub(super) fn part_of(hash: u64) -> usize {
 impl Overlay {
     pub(super) fn new(hasher: RandomState) -> Self {
         Self {
-            parts: vec![Arc::new(Part::default()); PARTS],
+            parts: std::iter::repeat_n(Arc::new(Part::default()), PARTS).collect(),
             hasher,
         }
     }

@@ -119,7 +119,7 @@ impl std::fmt::Debug for ViewReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ViewReader")
             .field("object", &self.format.object)
-            .field("rows", &self.rows)
+            .field("rows", &self.rows())
             .finish_non_exhaustive()
     }
 }

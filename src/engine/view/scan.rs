@@ -10,6 +10,7 @@
 //! nothing but its snapshot.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrow::array::UInt64Array;
 use arrow::buffer::ScalarBuffer;
@@ -52,18 +53,13 @@ impl ViewScan {
     ) -> Result<Self, EngineError> {
         let schema = match projection {
             Some(columns) => reader.schema().project(columns)?.into(),
-            None => reader.schema().clone(),
+            None => Arc::clone(reader.schema()),
         };
         Ok(Self {
             merge: Merge::new(reader, projection, batch_rows),
             schema,
             repeated: None,
         })
-    }
-
-    /// The columns of the batches.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, EngineError> {

@@ -27,7 +27,6 @@ use crate::source::{
     SourceEvent, SourceLane, Wants,
 };
 
-/// How long anything may take before it counts as never.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a poll may take beyond its timeout.
@@ -43,6 +42,8 @@ pub struct SourceFixture<'a> {
     pub rows: usize,
     /// Makes one more row appear in every partition, if the test can.
     pub feed: Option<Box<dyn FnMut() + 'a>>,
+    /// How long anything may take before it counts as never.
+    pub patience: Duration,
 }
 
 impl<'a> SourceFixture<'a> {
@@ -54,14 +55,21 @@ impl<'a> SourceFixture<'a> {
             options,
             rows: usize::MAX,
             feed: None,
+            patience: PATIENCE,
         }
     }
 }
 
 /// One row: its offset, and everything that it holds as text.
 type SeenRow = (i64, String);
-/// The rows of each partition.
-type SeenRows = BTreeMap<PartitionId, Vec<SeenRow>>;
+
+/// What was read from one partition.
+#[derive(Default)]
+struct SeenRows {
+    rows: Vec<SeenRow>,
+    /// After how many rows which position was given out.
+    cuts: Vec<(usize, i64)>,
+}
 
 /// Runs all source checks that apply.
 ///
@@ -104,13 +112,12 @@ pub fn check_offsets(fixture: &SourceFixture<'_>) -> Result<(), String> {
         let (mut source, mut lanes) = open(fixture, &start)?;
         let limit = fixture.rows.min(max_records * 50);
         for lane in &mut lanes {
-            let rows = read(lane.as_mut(), limit, max_records)?;
-            let end = rows.last().map(|(offset, _)| offset + 1);
-            if let Some(end) = end {
-                source.commit(&[(lane.partition(), end)]).map_err(told)?;
+            let seen = read(fixture, lane.as_mut(), limit, max_records)?;
+            if let Some((_, next_offset)) = seen.cuts.last() {
+                source.commit(&[(lane.partition(), *next_offset)]).map_err(told)?;
             }
         }
-        source.flush_commits(PATIENCE).map_err(told)?;
+        source.flush_commits(fixture.patience).map_err(told)?;
         source.close();
     }
     Ok(())
@@ -127,38 +134,36 @@ pub fn check_replay(fixture: &SourceFixture<'_>) -> Result<(), String> {
     let start = probe(fixture)?;
     // A source that is open and has not committed is one more reader whose rows must stay.
     let (mut keeper, kept_lanes) = open(fixture, &start)?;
-    let whole = read_all(fixture, &start)?;
-    ensure(whole.values().any(|rows| rows.len() > 1), || {
-        "the fixture has nothing to read".to_owned()
-    })?;
-    let longest = whole.values().map(Vec::len).max().unwrap_or(0);
-    for skipped in [1, longest / 3, longest / 2, longest.saturating_sub(1), longest] {
-        let middle = whole.iter().map(|(partition, rows)| {
-            let begin = start.get(partition).copied().unwrap_or(0);
-            let offset = rows[..skipped.min(rows.len())]
-                .last()
-                .map_or(begin, |(offset, _)| offset + 1);
-            (*partition, offset)
-        });
-        let middle: Positions = middle.collect();
-        let again = read_all(fixture, &middle)?;
-        for (partition, rows) in &whole {
-            let expected = &rows[skipped.min(rows.len())..];
-            let found = again
-                .get(partition)
-                .map_or(&[][..], |rows| &rows[..rows.len().min(expected.len())]);
-            ensure(found == expected, || {
+    for (partition, whole) in read_all(fixture, &start)? {
+        let rows = &whole.rows;
+        ensure(rows.len() > 1, || {
+            format!("the fixture has nothing to read in partition {}", partition.0)
+        })?;
+        let last = whole.cuts.len() - 1;
+        for cut in [0, last / 3, last / 2, last.saturating_sub(1), last] {
+            let (skipped, position) = whole.cuts[cut];
+            let (mut source, mut lanes) = open(fixture, &start_at(&start, partition, position))?;
+            let lane = lanes.iter_mut().find(|lane| lane.partition() == partition);
+            let lane = lane.expect("open gives a lane for each partition of the start");
+            let again = read(fixture, lane.as_mut(), rows.len() - skipped, 64)?;
+            ensure(again.rows[..] == rows[skipped..], || {
                 format!(
-                    "partition {} gives other rows when it is read from {:?} again",
-                    partition.0,
-                    middle.get(partition)
+                    "partition {} gives other rows when it is read from {position} again",
+                    partition.0
                 )
             })?;
+            source.close();
         }
     }
     drop(kept_lanes);
     keeper.close();
     Ok(())
+}
+
+fn start_at(start: &Positions, partition: PartitionId, position: i64) -> Positions {
+    let mut moved = start.clone();
+    moved.insert(partition, position);
+    moved
 }
 
 /// A bounded source ends and stays so; any other lane that has been read out returns from a poll in time.
@@ -171,8 +176,9 @@ pub fn check_end(fixture: &SourceFixture<'_>) -> Result<(), String> {
     let (mut source, mut lanes) = open(fixture, &start)?;
     for lane in &mut lanes {
         let partition = lane.partition().0;
-        let rows = read(lane.as_mut(), fixture.rows, 100)?;
+        let rows = read(fixture, lane.as_mut(), fixture.rows, 100)?.rows;
         if !bounded {
+            poll_once(lane.as_mut(), 10, Duration::from_millis(50))?;
             continue;
         }
         ensure(lane.state() == LaneState::Ended, || {
@@ -205,19 +211,16 @@ pub fn check_pause(fixture: &SourceFixture<'_>) -> Result<(), String> {
     let (mut source, mut lanes) = open(fixture, &start)?;
     for lane in &mut lanes {
         let partition = lane.partition();
-        let expected = &whole[&partition];
-        let mut rows = read(lane.as_mut(), expected.len() / 2, 10)?;
+        let expected = &whole[&partition].rows;
+        let mut rows = read(fixture, lane.as_mut(), expected.len() / 2, 10)?.rows;
         lane.pause();
         source.pause(&[partition]);
         // What was fetched before may still come.
-        rows.extend(poll_once(lane.as_mut(), 10, Duration::ZERO)?);
+        rows.extend(poll_once(lane.as_mut(), 10, Duration::ZERO)?.rows);
         source.resume(&[partition]);
         lane.resume();
-        rows.extend(read(
-            lane.as_mut(),
-            expected.len().saturating_sub(rows.len()),
-            10,
-        )?);
+        let left = expected.len().saturating_sub(rows.len());
+        rows.extend(read(fixture, lane.as_mut(), left, 10)?.rows);
         ensure(rows[..rows.len().min(expected.len())] == expected[..], || {
             format!("partition {} gives other rows around a pause", partition.0)
         })?;
@@ -265,20 +268,24 @@ pub fn check_waker(fixture: &mut SourceFixture<'_>) -> Result<(), String> {
     let bells: Vec<Arc<Bell>> = lanes.iter().map(|_| Arc::default()).collect();
     for (lane, bell) in lanes.iter_mut().zip(&bells) {
         lane.set_waker(bell.waker());
-        while !poll_once(lane.as_mut(), 1000, Duration::ZERO)?.is_empty() || bell.wait(SLACK / 4) {}
+        while !poll_once(lane.as_mut(), 1000, Duration::ZERO)?.rows.is_empty() || bell.wait(SLACK / 4) {}
     }
     feed();
     for (lane, bell) in lanes.iter_mut().zip(&bells) {
         let partition = lane.partition().0;
-        let deadline = Instant::now() + PATIENCE;
-        while poll_once(lane.as_mut(), 1000, Duration::ZERO)?.is_empty() {
-            let wait = lane
-                .due()
-                .map_or(PATIENCE, |due| due.saturating_duration_since(Instant::now()));
+        let deadline = Instant::now() + fixture.patience;
+        loop {
+            let due = lane.due();
+            let wait = due.map_or(fixture.patience, |due| {
+                due.saturating_duration_since(Instant::now())
+            });
             let rung = bell.wait(wait);
-            ensure(rung || lane.due().is_some(), || {
+            ensure(rung || due.is_some(), || {
                 format!("a row came to partition {partition} and woke nobody")
             })?;
+            if !poll_once(lane.as_mut(), 1000, Duration::ZERO)?.rows.is_empty() {
+                break;
+            }
             ensure(Instant::now() < deadline, || {
                 format!("a row came to partition {partition} and is not given out")
             })?;
@@ -333,7 +340,7 @@ fn open(
         identity: BTreeMap::new(),
     };
     source.open(context, start).map_err(told)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + fixture.patience;
     let mut lanes = Vec::new();
     while Instant::now() < deadline && lanes.len() < start.len() {
         match source.poll_events(Duration::from_millis(100)).map_err(told)? {
@@ -348,48 +355,53 @@ fn open(
     Ok((source, lanes))
 }
 
-fn read_all(fixture: &SourceFixture<'_>, start: &Positions) -> Result<SeenRows, String> {
+fn read_all(
+    fixture: &SourceFixture<'_>,
+    start: &Positions,
+) -> Result<BTreeMap<PartitionId, SeenRows>, String> {
     let (mut source, mut lanes) = open(fixture, start)?;
-    let mut seen = SeenRows::new();
-    let begun = probe(fixture)?;
+    let mut seen = BTreeMap::new();
     for lane in &mut lanes {
-        // Rows that were skipped by starting later are not waited for.
-        let partition = lane.partition();
-        let skipped =
-            start.get(&partition).copied().unwrap_or(0) - begun.get(&partition).copied().unwrap_or(0);
-        let limit = fixture.rows.saturating_sub(usize::try_from(skipped).unwrap_or(0));
-        seen.insert(partition, read(lane.as_mut(), limit, 64)?);
+        seen.insert(lane.partition(), read(fixture, lane.as_mut(), fixture.rows, 10)?);
     }
     source.close();
     Ok(seen)
 }
 
 /// Reads up to `rows` rows, or to the end of a lane that ends.
-fn read(lane: &mut dyn SourceLane, rows: usize, max_records: usize) -> Result<Vec<SeenRow>, String> {
-    let mut seen: Vec<SeenRow> = Vec::new();
-    let mut deadline = Instant::now() + PATIENCE;
-    while seen.len() < rows && lane.state() != LaneState::Ended {
+fn read(
+    fixture: &SourceFixture<'_>,
+    lane: &mut dyn SourceLane,
+    rows: usize,
+    max_records: usize,
+) -> Result<SeenRows, String> {
+    let partition = lane.partition().0;
+    let mut seen = SeenRows::default();
+    let mut deadline = Instant::now() + fixture.patience;
+    while seen.rows.len() < rows && lane.state() != LaneState::Ended {
         let more = poll_once(
             lane,
-            max_records.min(rows - seen.len()),
+            max_records.min(rows - seen.rows.len()),
             Duration::from_millis(100),
         )?;
-        if !more.is_empty() {
-            deadline = Instant::now() + PATIENCE;
+        if !more.rows.is_empty() {
+            deadline = Instant::now() + fixture.patience;
         }
-        let grows = seen
-            .last()
-            .zip(more.first())
-            .is_none_or(|(before, after)| before.0 < after.0);
-        ensure(grows, || {
-            format!("partition {} goes back in its offsets", lane.partition().0)
-        })?;
-        seen.extend(more);
+        let before = seen.cuts.last().map_or(i64::MIN, |(_, next_offset)| *next_offset);
+        ensure(
+            more.rows.first().is_none_or(|(offset, _)| *offset >= before),
+            || format!("partition {partition} goes back behind next offset {before}"),
+        )?;
+        seen.rows.extend(more.rows);
+        seen.cuts.extend(
+            more.cuts
+                .iter()
+                .map(|(_, next_offset)| (seen.rows.len(), *next_offset)),
+        );
         ensure(Instant::now() < deadline, || {
             format!(
-                "partition {} gives no more after {} of {rows} rows",
-                lane.partition().0,
-                seen.len()
+                "partition {partition} gives no more after {} of {rows} rows",
+                seen.rows.len()
             )
         })?;
     }
@@ -397,11 +409,7 @@ fn read(lane: &mut dyn SourceLane, rows: usize, max_records: usize) -> Result<Ve
 }
 
 /// One poll, its batch checked and acknowledged.
-fn poll_once(
-    lane: &mut dyn SourceLane,
-    max_records: usize,
-    timeout: Duration,
-) -> Result<Vec<SeenRow>, String> {
+fn poll_once(lane: &mut dyn SourceLane, max_records: usize, timeout: Duration) -> Result<SeenRows, String> {
     let partition = lane.partition().0;
     let begun = Instant::now();
     let batch = lane.poll(max_records, timeout).map_err(told)?;
@@ -409,7 +417,9 @@ fn poll_once(
     ensure(took < timeout + SLACK, || {
         format!("a poll of {timeout:?} on partition {partition} took {took:?}")
     })?;
-    let Some(batch) = batch else { return Ok(Vec::new()) };
+    let Some(batch) = batch else {
+        return Ok(SeenRows::default());
+    };
     let rows = rows_of(&batch)?;
     ensure(rows.len() <= max_records, || {
         format!("a poll for {max_records} records gave {}", rows.len())
@@ -425,7 +435,10 @@ fn poll_once(
         )
     })?;
     batch.ack.resolve();
-    Ok(rows)
+    Ok(SeenRows {
+        cuts: vec![(rows.len(), batch.next_offset)],
+        rows,
+    })
 }
 
 fn rows_of(batch: &Batch<'_>) -> Result<Vec<SeenRow>, String> {

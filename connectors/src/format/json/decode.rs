@@ -291,6 +291,13 @@ struct Target {
     exact: bool,
 }
 
+impl Target {
+    const UNDECLARED: Self = Self {
+        column: u32::MAX,
+        exact: false,
+    };
+}
+
 /// The keys of earlier objects in their order. The guess is checked, so a wrong one costs time only.
 #[derive(Default)]
 struct KeyPlan {
@@ -344,8 +351,13 @@ impl KeyPlan {
         let text = cursor.string()?;
         if text.escaped {
             let mut name = Vec::new();
-            super::scan::unescape(text, &mut name)?;
-            return Ok(find_column(names, &name));
+            // Half a surrogate pair is well formed, but the name of no column.
+            let readable = super::scan::unescape(text, &mut name).is_ok();
+            return Ok(if readable {
+                find_column(names, &name)
+            } else {
+                Target::UNDECLARED
+            });
         }
         let target = find_column(names, text.raw);
         let quoted = cursor.since(start);

@@ -3,6 +3,8 @@
 mod decode;
 mod encode;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod value;
 
 pub(crate) use decode::JsonDecoder;

@@ -184,9 +184,11 @@ fn take_timestamp(
             .parse_text(take_text(cursor, scratch, "a timestamp")?, zoned)
             .map_err(unfit),
         b'-' | b'0'..=b'9' => {
+            let mut ahead = *cursor;
             if let TimestampFormat::Unix(unit) = format
-                && let Some(micros) = cursor.integer()?.and_then(|value| unit.to_micros(value))
+                && let Some(micros) = ahead.integer()?.and_then(|value| unit.to_micros(value))
             {
+                *cursor = ahead;
                 return Ok(micros);
             }
             format.parse_number(cursor.number()?).map_err(unfit)

@@ -692,7 +692,7 @@ mod bounds {
         assert_eq!(parse(&sql).map(|parsed| parsed.len()), Ok(1));
         let sql = format!("SELECT {}1{}", "(a + ".repeat(16), ")".repeat(16));
         assert_eq!(parse(&sql).map(|parsed| parsed.len()), Ok(1));
-        let sql = format!("SELECT {}x{}", "coalesce(a, ".repeat(16), ")".repeat(16));
+        let sql = format!("SELECT {}x{}", "coalesce(a, ".repeat(40), ")".repeat(40));
         assert_eq!(parse(&sql).map(|parsed| parsed.len()), Ok(1));
     }
 

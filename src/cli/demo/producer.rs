@@ -38,7 +38,7 @@ impl Producer {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
-        let options = validate(&[SINK_OPTIONS], &given).map_err(Error::from)?;
+        let options = validate(SINK_OPTIONS, &given).map_err(Error::from)?;
         let sink = KafkaSinkConnector.open("demo", &options).map_err(Error::from)?;
         let stop = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&stop);

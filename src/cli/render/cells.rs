@@ -1,43 +1,17 @@
 //! The cells of a batch as PostgreSQL's output text.
 
-use arrow::array::{Array as _, ArrayRef};
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
 use crate::text::ColumnText;
 
-/// One column.
-pub(super) struct Column {
-    array: ArrayRef,
-    text: ColumnText,
-}
-
-impl Column {
-    /// Looks at the type once, not for each value.
-    pub(super) fn new(array: &ArrayRef) -> Self {
-        Self {
-            array: ArrayRef::clone(array),
-            text: ColumnText::new(array),
-        }
-    }
-
-    /// Appends a value; `false`, and nothing appended, for NULL.
-    pub(super) fn write(&self, row: usize, text: &mut String) -> bool {
-        if self.array.is_null(row) || self.array.data_type() == &DataType::Null {
-            return false;
-        }
-        self.text.write(row, text);
-        true
-    }
-}
-
 /// The columns of a batch.
-pub(super) struct Cells(Vec<Column>);
+pub(super) struct Cells(Vec<ColumnText>);
 
 impl Cells {
     /// The cells of a batch.
     pub(super) fn new(batch: &RecordBatch) -> Self {
-        Self(batch.columns().iter().map(Column::new).collect())
+        Self(batch.columns().iter().map(ColumnText::new).collect())
     }
 
     /// How many columns there are.

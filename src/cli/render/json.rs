@@ -7,8 +7,8 @@ use arrow::array::{Array, ArrayRef, AsArray as _, BooleanArray, ListArray, Struc
 use arrow::datatypes::{DataType, Schema};
 use arrow::record_batch::RecordBatch;
 
-use super::cells::Column;
 use super::{STOP_ROWS, Written};
+use crate::text::ColumnText;
 
 /// The names of the columns as JSON strings.
 pub(super) fn names(schema: &Schema) -> Vec<String> {
@@ -53,17 +53,17 @@ fn object(names: &[String], values: &[Value], row: usize, line: &mut String) {
 enum Value {
     Boolean(BooleanArray),
     /// A number where the text is one, else a string.
-    Number(Column),
+    Number(ColumnText),
     /// A timestamp: with `T` between date and time, and whether it has a zone.
-    Instant(Column, bool),
-    Text(Column),
+    Instant(ColumnText, bool),
+    Text(ColumnText),
     List(ListArray, Box<Value>),
     Object(StructArray, Vec<String>, Vec<Value>),
 }
 
 impl Value {
     fn new(array: &ArrayRef) -> Self {
-        let text = || Column::new(array);
+        let text = || ColumnText::new(array);
         match array.data_type() {
             DataType::Boolean => Self::Boolean(array.as_boolean().clone()),
             DataType::Timestamp(_, zone) => Self::Instant(text(), zone.is_some()),

@@ -49,8 +49,20 @@ pub(super) fn unreachable(trouble: &Trouble, servers: &str) -> ConnectorError {
         )
         .with_detail(sentence(reason))
         .with_hint(CHECK_ADDRESS),
+        _ if trouble.text.contains("SSL_HANDSHAKE") => handshake(broker, reason),
         _ => disconnected(broker, reason, trouble.code),
     }
+}
+
+/// A connection that ended before both sides understood each other. A broker that is shutting down does that as well, so
+/// it may work later.
+fn handshake(broker: &str, reason: &str) -> ConnectorError {
+    ConnectorError::new(
+        ErrorKind::Transient,
+        format!("Kafka broker \"{broker}\" closed the connection during the handshake"),
+    )
+    .with_detail(sentence(reason))
+    .with_hint("One side may want TLS or a login and the other not: check properties.security.protocol.")
 }
 
 fn disconnected(broker: &str, reason: &str, code: Code) -> ConnectorError {
@@ -61,10 +73,7 @@ fn disconnected(broker: &str, reason: &str, code: Code) -> ConnectorError {
             .with_hint(format!("Is a broker listening there? {CHECK_ADDRESS}"));
     }
     if reason.contains("security.protocol") || reason.contains("SSL listener") {
-        return transient(format!(
-            "Kafka broker \"{broker}\" closed the connection during the handshake"
-        ))
-        .with_hint("The listener may want TLS or a login: check properties.security.protocol.");
+        return handshake(broker, reason);
     }
     match code {
         Code::AllBrokersDown => {

@@ -47,6 +47,14 @@ impl MockBroker {
         self.cluster.request_errors(api, errors);
     }
 
+    /// Makes the brokers answer questions about a topic with an error.
+    ///
+    /// # Errors
+    /// When the name contains a NUL character.
+    pub fn fail_topic(&self, topic: &str, error: RDKafkaRespErr) -> Result<(), ConnectorError> {
+        self.cluster.topic_error(topic, error).map_err(failed)
+    }
+
     /// Makes all brokers drop their connections and accept no new ones.
     ///
     /// # Errors

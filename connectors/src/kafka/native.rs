@@ -12,11 +12,15 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::TopicPartitionList;
 use rdkafka::bindings as raw;
 use rdkafka::client::Client;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::types::RDKafkaErrorCode;
 
 use super::context::ClientEvents;
+use super::error;
+use crate::error::ErrorKind;
 use crate::source::{LaneWaker, RecordHeaders};
 
 /// The consumer of one source.
@@ -299,31 +303,70 @@ fn valid_prefix(name: &[u8]) -> &str {
     })
 }
 
-/// The broker's id of `topic`, which a topic created again under the same name does not share. `None` if the broker
-/// does not tell (Kafka before 2.8, the mock broker) or does not answer within `timeout`.
-pub(super) fn topic_id(client: &Client<ClientEvents>, topic: &str, timeout: Duration) -> Option<String> {
-    let topic = CString::new(topic).ok()?;
+/// Sends `offsets` to the group coordinator. The answer comes as an event of the consumer's queue, and so to
+/// [`ClientEvents`] when the consumer is polled.
+///
+/// # Errors
+/// When the client refuses outright.
+pub(super) fn commit(consumer: &Consumer, offsets: &TopicPartitionList) -> Result<(), RDKafkaErrorCode> {
+    let client = consumer.client().native_ptr();
+    // SAFETY: the client and the list are alive during the calls; the list is copied. The queue is a counted reference
+    // that is given back here, and the client keeps its own for the answer.
+    let code = unsafe {
+        let queue = raw::rd_kafka_queue_get_consumer(client);
+        if queue.is_null() {
+            return Err(RDKafkaErrorCode::UnknownGroup);
+        }
+        let code = raw::rd_kafka_commit_queue(client, offsets.ptr(), queue, None, ptr::null_mut());
+        raw::rd_kafka_queue_destroy(queue);
+        code
+    };
+    match code {
+        raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR => Ok(()),
+        code => Err(code.into()),
+    }
+}
+
+/// What a broker says about the id of a topic, which a topic created again under the same name does not share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TopicId {
+    /// The id.
+    Known(String),
+    /// The broker knows no topic ids (Kafka before 2.8), or may not tell this one.
+    NotTold,
+    /// It did not answer in time.
+    NoAnswer,
+}
+
+/// Asks the broker with number `broker` for the id of `topic`, and waits at most `timeout`.
+pub(super) fn topic_id(
+    client: &Client<ClientEvents>,
+    topic: &str,
+    broker: i32,
+    timeout: Duration,
+) -> TopicId {
+    let Ok(topic) = CString::new(topic) else {
+        return TopicId::NotTold;
+    };
     let mut names: [*const c_char; 1] = [topic.as_ptr()];
     let client = client.native_ptr();
     let op = raw::rd_kafka_admin_op_t::RD_KAFKA_ADMIN_OP_DESCRIBETOPICS;
+    let mut reason: [c_char; 256] = [0; 256];
+    let (reason, length) = (reason.as_mut_ptr(), reason.len());
     // SAFETY: the client is alive during the call. Everything created here is destroyed here, in the reverse order,
     // and what is read from the event is copied before the event is destroyed.
     unsafe {
         let queue = raw::rd_kafka_queue_new(client);
         let options = raw::rd_kafka_AdminOptions_new(client, op);
         let topics = raw::rd_kafka_TopicCollection_of_topic_names(names.as_mut_ptr(), names.len());
-        let mut message: [c_char; 256] = [0; 256];
-        // A timeout out of librdkafka's bounds leaves its default; the wait below is bounded all the same.
-        let _ = raw::rd_kafka_AdminOptions_set_request_timeout(
-            options,
-            millis(timeout),
-            message.as_mut_ptr(),
-            message.len(),
-        );
+        // An option that librdkafka refuses leaves its default; the wait below is bounded all the same.
+        let _ = raw::rd_kafka_AdminOptions_set_request_timeout(options, millis(timeout), reason, length);
+        // Any broker can tell, so there is no need to find and wait for the controller.
+        let _ = raw::rd_kafka_AdminOptions_set_broker(options, broker, reason, length);
         raw::rd_kafka_DescribeTopics(client, topics, options, queue);
         let event = raw::rd_kafka_queue_poll(queue, millis(timeout));
-        let id = if event.is_null() {
-            None
+        let answer = if event.is_null() {
+            TopicId::NoAnswer
         } else {
             described_topic_id(event)
         };
@@ -333,39 +376,46 @@ pub(super) fn topic_id(client: &Client<ClientEvents>, topic: &str, timeout: Dura
         raw::rd_kafka_TopicCollection_destroy(topics);
         raw::rd_kafka_AdminOptions_destroy(options);
         raw::rd_kafka_queue_destroy(queue);
-        id
+        answer
     }
 }
 
 /// # Safety
 /// `event` is alive.
-unsafe fn described_topic_id(event: *mut raw::rd_kafka_event_t) -> Option<String> {
+unsafe fn described_topic_id(event: *mut raw::rd_kafka_event_t) -> TopicId {
     // SAFETY: the result and everything in it belong to the event; each pointer is checked before it is followed.
     unsafe {
+        let code = raw::rd_kafka_event_error(event);
+        if error::kind(code.into()) == ErrorKind::Transient {
+            return TopicId::NoAnswer;
+        }
         let result = raw::rd_kafka_event_DescribeTopics_result(event);
         if result.is_null() {
-            return None;
+            return TopicId::NotTold;
         }
         let mut count = 0;
         let topics = raw::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
         if topics.is_null() || count == 0 {
-            return None;
+            return TopicId::NotTold;
         }
-        let error = raw::rd_kafka_TopicDescription_error(*topics);
+        let failure = raw::rd_kafka_TopicDescription_error(*topics);
         let id = raw::rd_kafka_TopicDescription_topic_id(*topics);
-        let failed = !error.is_null()
-            && raw::rd_kafka_error_code(error) != raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        let failed = !failure.is_null()
+            && raw::rd_kafka_error_code(failure) != raw::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
         if failed || id.is_null() {
-            return None;
+            return TopicId::NotTold;
         }
-        let unknown = raw::rd_kafka_Uuid_most_significant_bits(id) == 0
+        let zero = raw::rd_kafka_Uuid_most_significant_bits(id) == 0
             && raw::rd_kafka_Uuid_least_significant_bits(id) == 0;
         let text = raw::rd_kafka_Uuid_base64str(id);
-        (!unknown && !text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        if zero || text.is_null() {
+            return TopicId::NotTold;
+        }
+        TopicId::Known(CStr::from_ptr(text).to_string_lossy().into_owned())
     }
 }
 
-/// The names of all properties that librdkafka knows, without aliases.
+/// The names of the properties of librdkafka that have a default, without aliases: it lists no others.
 pub(super) fn property_names() -> Vec<String> {
     // SAFETY: both configurations are created, dumped and destroyed here, and the dumps are copied before they are
     // freed. A dump is an array of `count` strings: name, value, name, value.
@@ -408,7 +458,7 @@ mod tests {
     #[test]
     fn librdkafka_tells_its_property_names() {
         let names = property_names();
-        assert!(names.iter().any(|name| name == "sasl.password"));
+        assert!(names.iter().any(|name| name == "fetch.wait.max.ms"));
         assert!(names.iter().any(|name| name == "auto.offset.reset"));
     }
 

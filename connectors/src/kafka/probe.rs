@@ -10,7 +10,7 @@ use rdkafka::types::RDKafkaErrorCode as Code;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::error;
-use super::native::{self, Consumer};
+use super::native::{self, Consumer, TopicId};
 use crate::error::{ConnectorError, ErrorKind};
 use crate::options::nearest;
 use crate::source::{PartitionId, Positions, Probe, RecoveryIdentity, StartMode};
@@ -19,6 +19,8 @@ use crate::source::{PartitionId, Positions, Probe, RecoveryIdentity, StartMode};
 const FIRST_TURN: Duration = Duration::from_millis(250);
 /// How long brokers that refuse may take to come up before the question is given up, within its deadline.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one broker may take to tell a topic's id.
+const ID_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The key of the topic's name in a recovery identity.
 pub(super) const TOPIC: &str = "topic";
@@ -193,13 +195,27 @@ impl<'a> Asking<'a> {
     /// When there is no answer.
     pub(super) fn identity(&self) -> Result<RecoveryIdentity, ConnectorError> {
         let mut identity = RecoveryIdentity::from([(TOPIC.to_owned(), self.topic.to_owned())]);
-        if let Some(id) = native::topic_id(self.consumer.client(), self.topic, self.left()) {
+        if let Some(id) = self.topic_id()? {
             identity.insert(TOPIC_ID.into(), id);
         }
         if let Some(id) = self.consumer.client().fetch_cluster_id(self.left()) {
             identity.insert(CLUSTER_ID.into(), id);
         }
         Ok(identity)
+    }
+
+    /// The id of the topic from the first broker that answers; `None` if brokers do not tell.
+    fn topic_id(&self) -> Result<Option<String>, ConnectorError> {
+        let metadata = self.until_answered(|turn| self.consumer.fetch_metadata(Some(self.topic), turn))?;
+        for broker in metadata.brokers() {
+            let timeout = self.left().min(ID_TIMEOUT).max(Duration::from_millis(1));
+            match native::topic_id(self.consumer.client(), self.topic, broker.id(), timeout) {
+                TopicId::Known(id) => return Ok(Some(id)),
+                TopicId::NotTold => return Ok(None),
+                TopicId::NoAnswer => serve(self.consumer),
+            }
+        }
+        Err(self.unanswered())
     }
 
     /// Turns a start mode into numbers.

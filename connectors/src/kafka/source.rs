@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::config::FromClientConfigAndContext as _;
-use rdkafka::consumer::{CommitMode, Consumer as _};
+use rdkafka::consumer::Consumer as _;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::context::ClientEvents;
 use super::error;
 use super::lane::{KafkaLane, LaneShared};
-use super::native::{Consumer, PartitionQueue};
+use super::native::{self, Consumer, PartitionQueue};
 use super::options::{OnOffsetLost, SourceOptions};
 use super::probe::{Asking, Range, check_identity, serve};
 use super::watch::{Mailbox, Note, Watch, Watched};
@@ -335,10 +335,9 @@ impl Source for KafkaSource {
         if moved.is_empty() {
             return Ok(());
         }
+        native::commit(&open.consumer, &self.list(&moved)?)
+            .map_err(|code| error::of_topic(code, self.topic()))?;
         open.consumer.context().commit_sent();
-        open.consumer
-            .commit(&self.list(&moved)?, CommitMode::Async)
-            .map_err(refused)?;
         self.committed.extend(moved);
         Ok(())
     }

@@ -1,3 +1,22 @@
 //! Highwater: an embedded SQL streaming database.
+//!
+//! `CREATE SOURCE` over Kafka topics, `CREATE MATERIALIZED VIEW`, `CREATE SINK`: views are kept up to date incrementally,
+//! and offsets, watermarks, operator state and undelivered output are committed in one atomic write. Kill it at any
+//! instant and it goes on from there.
 
+pub mod cli;
+mod database;
 mod engine;
+mod error;
+mod query;
+mod session;
+mod subscription;
+mod system;
+pub mod text;
+
+pub use database::{Database, DatabaseBuilder};
+pub use error::{Error, Result};
+pub use highwater_connectors as connectors;
+pub use highwater_sql as sql;
+pub use session::{Notice, Outcome, Rows, Session};
+pub use subscription::{Changes, Subscription};

@@ -25,7 +25,18 @@ impl Delta {
     /// Rows with a weight each.
     pub(crate) fn weighted(batch: RecordBatch, weights: ScalarBuffer<i64>) -> Self {
         debug_assert_eq!(batch.num_rows(), weights.len());
-        Self { batch, weights: Some(weights) }
+        Self {
+            batch,
+            weights: Some(weights),
+        }
+    }
+
+    /// Some of its columns, in this order.
+    pub(crate) fn project(&self, columns: &[usize]) -> Result<Self, ArrowError> {
+        Ok(Self {
+            batch: self.batch.project(columns)?,
+            weights: self.weights.clone(),
+        })
     }
 
     /// How many rows it has, whatever their weights.

@@ -20,7 +20,13 @@ pub(crate) struct EngineError {
 impl EngineError {
     /// A lasting error.
     pub(crate) fn new(sqlstate: &'static str, message: impl Into<String>) -> Self {
-        Self { sqlstate, message: message.into(), detail: None, hint: None, transient: false }
+        Self {
+            sqlstate,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            transient: false,
+        }
     }
 
     /// A broken invariant: a defect of ours.

@@ -5,8 +5,20 @@
 //! poll → decode → prefix ─▶ queue ─▶ operators in plan order ─▶ views, outbox ─▶ freeze ─▶ one WriteBatch, fsync
 //! ```
 
+pub(crate) mod clock;
 pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod error;
+pub(crate) mod errors_log;
+pub(crate) mod lane;
 pub(crate) mod operators;
+pub(crate) mod pipeline;
+pub(crate) mod query;
+pub(crate) mod reader;
+pub(crate) mod run;
+pub(crate) mod sink;
+pub(crate) mod source_settings;
+pub(crate) mod status;
+pub(crate) mod subscribe;
 pub(crate) mod view;
+pub(crate) mod watermark;

@@ -16,7 +16,7 @@ use highwater_connectors::options::OptionMap;
 use highwater_connectors::sink::SinkMode;
 use highwater_connectors::source::{PartitionId, RawPayload};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use simd_json::prelude::{TypedScalarValue, ValueAsScalar};
+use simd_json::prelude::ValueAsScalar;
 
 const RECORDS: i64 = 100_000;
 const BATCH: usize = 1_000;
@@ -308,14 +308,14 @@ impl Visitor<'_> for Cell<'_> {
         f.write_str("a value of the column's type")
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
         if let Builder::Int(builder) = self.0 {
             builder.append_value(value);
         }
         Ok(())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
         self.visit_i64(value as i64)
     }
 

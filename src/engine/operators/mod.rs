@@ -50,7 +50,11 @@ pub(crate) trait FrozenState: Send {
     ///
     /// # Errors
     /// Values that cannot be encoded.
-    fn write(self: Box<Self>, address: StateAddress, writer: &mut CheckpointWriter) -> Result<(), EngineError>;
+    fn write(
+        self: Box<Self>,
+        address: StateAddress,
+        writer: &mut CheckpointWriter,
+    ) -> Result<(), EngineError>;
 }
 
 /// Where an operator's state lies in the store.
@@ -65,7 +69,11 @@ pub(crate) struct StateAddress {
 impl StateAddress {
     /// One of the operator's tables.
     pub(crate) fn table(self, table: TableId) -> StateTable {
-        StateTable { object: self.object, operator: self.operator, table }
+        StateTable {
+            object: self.object,
+            operator: self.operator,
+            table,
+        }
     }
 }
 

@@ -127,19 +127,17 @@ impl Cell for RetractableFloatCell {
 }
 
 fn float_results(cells: impl Iterator<Item = (f64, i64)>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+    // One NaN and one zero, so that equal results are equal bytes.
+    let canonical = |float: f64| if float.is_nan() { f64::NAN } else { float + 0.0 };
+    let sums = cells.map(|(sum, count)| (count != 0).then_some((canonical(sum), count)));
     Ok(match finish {
         Finish::Sum(DataType::Float32) => Arc::new(
-            cells
-                .map(|(sum, count)| (count != 0).then_some(sum as f32))
+            sums.map(|sum| sum.map(|(sum, _)| sum as f32))
                 .collect::<Float32Array>(),
         ),
-        Finish::Sum(_) => Arc::new(
-            cells
-                .map(|(sum, count)| (count != 0).then_some(sum))
-                .collect::<Float64Array>(),
-        ),
+        Finish::Sum(_) => Arc::new(sums.map(|sum| sum.map(|(sum, _)| sum)).collect::<Float64Array>()),
         Finish::Mean(_) => {
-            let means = cells.map(|(sum, count)| (count != 0).then_some(sum / count as f64));
+            let means = sums.map(|sum| sum.map(|(sum, count)| canonical(sum / count as f64)));
             Arc::new(means.collect::<Float64Array>())
         }
     })

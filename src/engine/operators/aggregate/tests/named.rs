@@ -5,7 +5,7 @@ use highwater_storage::{
     Durability, Family, ObjectId, OperatorId, StateTable, Store, TableId, WriteBatch, layout,
 };
 
-use super::model::{BIGINT, COLUMNS, DECIMAL, FLAG, INTEGER, Row, TEXT, Value, WINDOW};
+use super::model::{BIGINT, COLUMNS, DECIMAL, FLAG, FLOAT, Float, INTEGER, Row, TEXT, Value, WINDOW};
 use super::world::{World, call, delta, operator};
 use crate::engine::operators::Operator;
 
@@ -110,6 +110,24 @@ fn sums_and_means_of_the_largest_bigints_are_exact() {
     let sum = i128::from(i64::MAX) * 100_000;
     let expected = format!("{sum} | {}.0000000000000000", i64::MAX);
     assert_eq!(world.output.keys().collect::<Vec<_>>(), [&expected]);
+}
+
+#[test]
+fn a_sum_that_is_no_number_stays_the_same_whichever_nan_it_is() {
+    let with = |float: Float| {
+        let (mut own, weight) = row(&[]);
+        own[FLOAT] = Some(Value::Float(float));
+        (own, weight)
+    };
+    let mut world = World::new(aggregate(&[], vec![call(F::Sum, Some(FLOAT))]), true, 1);
+    let infinities = [with(Float::Infinity), with(Float::NegativeInfinity)];
+    assert_eq!(world.step(&[delta(&infinities, true)], None).unwrap(), ["+1 NaN"]);
+    assert!(
+        world
+            .step(&[delta(&[with(Float::NaN)], true)], None)
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -227,6 +245,32 @@ fn closed_windows_leave_nothing_in_the_store() {
 }
 
 #[test]
+fn windows_that_come_and_go_use_the_same_memory_again() {
+    for groups in [[WINDOW, BIGINT], [TEXT, WINDOW]] {
+        let mut world = World::new(windowed(&groups, vec![call(F::Sum, Some(BIGINT))], true), true, 1);
+        let mut bytes = Vec::new();
+        for window in 0..60i128 {
+            let mut rows: Vec<_> = (0..2_000)
+                .map(|key| row(&[(WINDOW, window), (BIGINT, key)]))
+                .collect();
+            for (at, (row, _)) in rows.iter_mut().enumerate() {
+                row[TEXT] = Some(Value::Text(format!("text {at} of window {window}")));
+            }
+            world.step_quietly(&[delta(&rows, true)], i64::try_from(window).ok());
+            world.freeze();
+            world.write();
+            bytes.push(world.operator().stats().state_bytes);
+        }
+        assert!(
+            bytes[59] <= bytes[9],
+            "{} bytes, and then {}",
+            bytes[9],
+            bytes[59]
+        );
+    }
+}
+
+#[test]
 fn large_steps_in_parallel_shards_give_what_small_steps_give() {
     let calls = vec![
         call(F::Count, None),
@@ -298,7 +342,7 @@ fn a_million_groups_of_a_count_cost_less_than_sixty_bytes_each() {
         let rows: Vec<_> = (from..from + 50_000)
             .map(|key| row(&[(BIGINT, key * 7_919)]))
             .collect();
-        world.step_quietly(&[delta(&rows, true)]);
+        world.step_quietly(&[delta(&rows, true)], None);
     };
     for from in (0..1_000_000).step_by(50_000) {
         step(&mut world, from);

@@ -99,13 +99,14 @@ impl World {
     }
 
     /// One step whose output nobody looks at.
-    pub(super) fn step_quietly(&mut self, input: &[Delta]) {
+    pub(super) fn step_quietly(&mut self, input: &[Delta], watermark: Option<i64>) {
         let context = StepContext {
-            closed_to: None,
-            watermark: None,
+            closed_to: self.watermark,
+            watermark,
             shards: &self.pool,
         };
         self.operator.step(&context, input).unwrap();
+        self.watermark = watermark;
     }
 
     /// Freezes; the checkpoint thread has not come to writing it yet.

@@ -1,0 +1,167 @@
+//! Opening a database with settings.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_connectors::registry::Registry;
+use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
+
+use super::{Database, recover};
+use crate::engine::clock::{Clock, SystemClock};
+use crate::error::{Error, Result};
+
+/// Settings of a database, each with a default that works.
+#[derive(Clone)]
+pub struct DatabaseBuilder {
+    checkpoint_interval: Duration,
+    lane_threads: usize,
+    storage_memory_bytes: usize,
+    registry: Arc<Registry>,
+}
+
+/// Everything that opening needs.
+pub(super) struct OpenOptions {
+    pub(super) checkpoint_interval: Duration,
+    pub(super) lane_threads: usize,
+    pub(super) registry: Arc<Registry>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) dir: Option<std::path::PathBuf>,
+    pub(super) settings: Vec<(&'static str, String)>,
+}
+
+/// A runtime that may be dropped inside another one.
+pub(crate) struct OwnRuntime(Option<tokio::runtime::Runtime>);
+
+impl OwnRuntime {
+    /// Starts a runtime with its own threads.
+    pub(super) fn start() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("hw-read")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::new("53000", format!("no threads for reads: {error}")))?;
+        Ok(Self(Some(runtime)))
+    }
+
+    /// Where to run things.
+    pub(super) fn handle(&self) -> tokio::runtime::Handle {
+        let runtime = self
+            .0
+            .as_ref()
+            .expect("the runtime is only taken when it is dropped");
+        runtime.handle().clone()
+    }
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Default for DatabaseBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DatabaseBuilder {
+    /// The defaults: a checkpoint each second, one lane thread per core, 256 MiB for storage, the built-in connectors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            checkpoint_interval: Duration::from_secs(1),
+            lane_threads: std::thread::available_parallelism().map_or(2, usize::from),
+            storage_memory_bytes: 256 << 20,
+            registry: Arc::new(Registry::with_builtin()),
+        }
+    }
+
+    /// Time between checkpoints: how much is read again after a crash. Zero: one after each step.
+    #[must_use]
+    pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
+        self.checkpoint_interval = interval;
+        self
+    }
+
+    /// Threads that read and decode lanes, shared by all pipelines.
+    #[must_use]
+    pub fn lane_threads(mut self, threads: usize) -> Self {
+        self.lane_threads = threads;
+        self
+    }
+
+    /// Memory of RocksDB's cache and write buffers, in bytes.
+    #[must_use]
+    pub fn storage_memory_bytes(mut self, bytes: usize) -> Self {
+        self.storage_memory_bytes = bytes;
+        self
+    }
+
+    /// Connectors of your own, beside or instead of the built-in ones.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Arc::new(registry);
+        self
+    }
+
+    /// Opens the database in a directory.
+    ///
+    /// # Errors
+    /// As [`Database::open`]; settings that do not work.
+    pub async fn open(self, dir: impl AsRef<Path>) -> Result<Database> {
+        let options = StoreOptions {
+            memory_bytes: self.storage_memory_bytes,
+            ..StoreOptions::default()
+        };
+        let path = dir.as_ref().to_path_buf();
+        let opened = path.clone();
+        let store = tokio::task::spawn_blocking(move || RocksStore::open(opened, &options));
+        let store = store
+            .await
+            .map_err(|_| Error::new("XX000", "opening the store panicked"))??;
+        self.start(store, Some(path)).await
+    }
+
+    /// Looks at a directory that another process may hold: its last checkpoint, without running anything.
+    ///
+    /// # Errors
+    /// A directory that is no database.
+    pub async fn open_read_only(self, dir: impl AsRef<Path>) -> Result<Database> {
+        let path = dir.as_ref().to_path_buf();
+        let store = RocksStore::open_read_only(&path)?;
+        self.start(store, Some(path)).await
+    }
+
+    /// A database that lives as long as its handle.
+    ///
+    /// # Errors
+    /// When the operating system gives no threads.
+    pub async fn in_memory(self) -> Result<Database> {
+        self.start(Arc::new(MemoryStore::new()), None).await
+    }
+
+    async fn start(self, store: Arc<dyn Store>, dir: Option<std::path::PathBuf>) -> Result<Database> {
+        if self.lane_threads == 0 {
+            return Err(Error::new("22023", "lane_threads must be at least 1"));
+        }
+        let settings = vec![
+            ("checkpoint_interval", format!("{:?}", self.checkpoint_interval)),
+            ("lane_threads", self.lane_threads.to_string()),
+            ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
+            ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ];
+        let options = OpenOptions {
+            checkpoint_interval: self.checkpoint_interval,
+            lane_threads: self.lane_threads,
+            registry: self.registry,
+            clock: Arc::new(SystemClock),
+            dir,
+            settings,
+        };
+        recover::open(store, options).await
+    }
+}

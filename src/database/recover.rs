@@ -1,0 +1,137 @@
+//! Opening: catalog rows → statements → plans → restored queries. Nothing outside is asked before the lanes open.
+
+use std::sync::Arc;
+
+use highwater_sql::catalog::{Catalog, Object, ObjectBody, ObjectId};
+use highwater_sql::parse;
+use highwater_storage::catalog::{self, CatalogRow};
+use highwater_storage::{Epoch, Store, progress};
+use parking_lot::RwLock;
+
+use super::apply;
+use super::builder::{OpenOptions, OwnRuntime};
+use super::specs::{FactsByObject, query_spec};
+use super::{Database, DdlState, Shared};
+use crate::engine::run::{Engine, EngineOptions};
+use crate::error::{Error, Result};
+
+/// Opens the database that `store` holds and runs its queries.
+pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<Database> {
+    let content = catalog::load(store.snapshot().as_ref())?;
+    let own_runtime = OwnRuntime::start()?;
+    let runtime = own_runtime.handle();
+    let (objects, facts) = restore_catalog(&content.rows, &options)?;
+    let engine = Engine::start(EngineOptions {
+        last_epoch: last_epoch(store.as_ref(), &content.rows)?,
+        store: Arc::clone(&store),
+        lane_threads: options.lane_threads,
+        shard_threads: options.lane_threads,
+        checkpoint_interval: options.checkpoint_interval,
+        clock: options.clock,
+    })?;
+    let next_sequence = content.rows.last().map_or(0, |row| row.sequence + 1);
+    let shared = Arc::new(Shared {
+        store,
+        dir: options.dir,
+        engine,
+        catalog: RwLock::new(Arc::new(objects)),
+        facts: RwLock::new(facts),
+        registry: options.registry,
+        ddl: tokio::sync::Mutex::new(DdlState {
+            next_object: content.next_object_id.0,
+            next_sequence,
+        }),
+        runtime,
+        own_runtime: Some(own_runtime),
+        settings: options.settings,
+    });
+    let database = Database { shared };
+    if !database.is_read_only() {
+        run_queries(&database.shared).await?;
+    }
+    Ok(database)
+}
+
+/// The last epoch that any query recorded.
+fn last_epoch(store: &dyn Store, rows: &[CatalogRow]) -> Result<Epoch> {
+    let snapshot = store.snapshot();
+    let mut last = Epoch(0);
+    for row in rows {
+        if let Some(query) = progress::load(snapshot.as_ref(), row.id)?.query {
+            last = last.max(query.epoch);
+        }
+    }
+    Ok(last)
+}
+
+/// Plans all recorded statements again, in the order of their creation.
+fn restore_catalog(rows: &[CatalogRow], options: &OpenOptions) -> Result<(Catalog, FactsByObject)> {
+    let mut objects = Catalog::default();
+    let mut facts = FactsByObject::new();
+    for row in rows {
+        let broken = |error: Error| {
+            Error::new(
+                "XX001",
+                format!(
+                    "{} \"{}\" cannot be restored: {}",
+                    row.kind,
+                    row.name,
+                    error.message()
+                ),
+            )
+            .with_detail(
+                error
+                    .detail()
+                    .unwrap_or("Its recorded statement no longer works.")
+                    .to_owned(),
+            )
+            .with_hint(
+                error
+                    .hint()
+                    .unwrap_or("Open the database with the version that wrote it.")
+                    .to_owned(),
+            )
+        };
+        let body = restore_body(&objects, row, options).map_err(broken)?;
+        let depends_on = body.1;
+        let object = Object {
+            id: ObjectId(row.id.0),
+            name: row.name.clone(),
+            definition: row.sql.clone(),
+            depends_on,
+            body: body.0,
+        };
+        facts.insert(object.id, row.found.clone());
+        objects.insert(Arc::new(object));
+    }
+    Ok((objects, facts))
+}
+
+fn restore_body(
+    objects: &Catalog,
+    row: &CatalogRow,
+    options: &OpenOptions,
+) -> Result<(ObjectBody, Vec<String>)> {
+    let parsed = parse::parse(&row.sql)?;
+    let [statement] = parsed.as_slice() else {
+        return Err(Error::new("XX001", "its recorded statement is not one statement"));
+    };
+    apply::body_of(objects, &options.registry, statement, None)
+}
+
+/// Starts the queries of the catalog.
+pub(super) async fn run_queries(shared: &Shared) -> Result<()> {
+    let catalog = shared.catalog();
+    let mut queries: Vec<_> = catalog
+        .iter()
+        .filter(|object| matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_)))
+        .cloned()
+        .collect();
+    queries.sort_by_key(|object| object.id);
+    let mut specs = Vec::with_capacity(queries.len());
+    for object in &queries {
+        let facts = shared.facts.read();
+        specs.push(Arc::new(query_spec(&shared.registry, &catalog, &facts, object)?));
+    }
+    Ok(shared.engine.recover(specs).await?)
+}

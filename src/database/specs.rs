@@ -1,0 +1,291 @@
+//! Catalog objects as the engine runs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use highwater_connectors::format::{self, EncodeOptions};
+use highwater_connectors::memory::MemoryHandle;
+use highwater_connectors::options::{self, OptionKind, OptionMap, OptionSpec};
+use highwater_connectors::registry::Registry;
+use highwater_connectors::sink::SinkMode;
+use highwater_connectors::source::{PartitionId, Positions, RecoveryIdentity};
+use highwater_sql::catalog::{Catalog, Object, ObjectBody, SinkDef, SourceDef};
+use highwater_sql::stream_plan::{StreamOp, StreamPlan};
+use highwater_storage::ObjectId;
+
+use super::Shared;
+use crate::engine::lane::scan::ScanSpec;
+use crate::engine::query::spec::{QuerySpec, SinkTarget, SourceBinding, Target};
+use crate::engine::source_settings::{SOURCE_OPTIONS, SourceSettings};
+use crate::error::{Error, Result};
+
+/// What probes found, by object: name → text, as the catalog rows keep them.
+pub(crate) type FactsByObject = BTreeMap<highwater_sql::catalog::ObjectId, Vec<(String, String)>>;
+
+/// Options of a sink that the engine interprets.
+pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
+    name: "outbox.max.bytes",
+    aliases: &[],
+    kind: OptionKind::Bytes,
+    default: Some("256MB"),
+    required: false,
+    secret: false,
+    doc: "Unconfirmed output at which the pipeline stops reading until the sink has caught up.",
+}];
+
+const OUTBOX_BYTES_MAX: usize = 256 << 20;
+
+/// All options that a source with this connector and format takes.
+pub(crate) fn source_options(registry: &Registry, source: &SourceDef) -> Result<Vec<OptionSpec>> {
+    let connector = registry.source(&source.connector)?;
+    let mut specs = SOURCE_OPTIONS.to_vec();
+    specs.extend_from_slice(connector.options());
+    if let Some(encode) = &source.encode {
+        specs.extend_from_slice(format::options(encode)?);
+    }
+    Ok(specs)
+}
+
+/// All options that a sink with this connector and format takes.
+pub(crate) fn sink_options(
+    registry: &Registry,
+    connector: &str,
+    encode: Option<&str>,
+) -> Result<Vec<OptionSpec>> {
+    let connector = registry.sink(connector)?;
+    let mut specs = SINK_OPTIONS.to_vec();
+    specs.extend_from_slice(connector.options());
+    if let Some(encode) = encode {
+        specs.extend_from_slice(format::options(encode)?);
+    }
+    Ok(specs)
+}
+
+/// All options that an object may have; empty for views.
+pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSpec> {
+    let specs = match body {
+        ObjectBody::Source(source) => source_options(registry, source),
+        ObjectBody::Sink(sink) => sink_options(registry, &sink.connector, sink.encode.as_deref()),
+        ObjectBody::View(_) | ObjectBody::MaterializedView(_) => Ok(Vec::new()),
+    };
+    specs.unwrap_or_default()
+}
+
+/// The options that one of `specs` takes.
+pub(crate) fn only_of(specs: &[OptionSpec], options: &OptionMap) -> OptionMap {
+    let taken = options
+        .iter()
+        .filter(|(name, _)| specs.iter().any(|spec| spec.takes(name)));
+    taken.map(|(name, text)| (name.clone(), text.clone())).collect()
+}
+
+fn with_format_options(options: &OptionMap, encode_options: &OptionMap) -> OptionMap {
+    let mut all = options.clone();
+    all.extend(
+        encode_options
+            .iter()
+            .map(|(name, text)| (name.clone(), text.clone())),
+    );
+    all
+}
+
+/// A source's options, checked and under their canonical names.
+///
+/// # Errors
+/// An unknown option, a value of the wrong kind, options that exclude each other.
+pub(crate) fn checked_source(registry: &Registry, mut source: SourceDef) -> Result<SourceDef> {
+    let connector = registry.source(&source.connector)?;
+    let specs = source_options(registry, &source)?;
+    let all = with_format_options(&source.options, &source.encode_options);
+    let all = options::validate(&specs, &all)?;
+    SourceSettings::parse(&all)?;
+    connector.validate(&only_of(connector.options(), &all))?;
+    match (&source.encode, connector.fixed_schema(&all)) {
+        (Some(encode), None) => format::validate(encode, &all)?,
+        (Some(_), Some(_)) => {
+            return Err(Error::new(
+                "42601",
+                format!("connector \"{}\" takes no FORMAT clause", source.connector),
+            )
+            .with_hint("Leave out FORMAT … ENCODE …: its rows need no decoding."));
+        }
+        (None, _) => {}
+    }
+    source.options = all;
+    source.encode_options = OptionMap::new();
+    Ok(source)
+}
+
+/// The positions and the identity that a probe found, as facts.
+pub(crate) fn facts_of(start: &Positions, identity: &RecoveryIdentity) -> Vec<(String, String)> {
+    let positions: Vec<String> = start
+        .iter()
+        .map(|(partition, offset)| format!("{}:{offset}", partition.0))
+        .collect();
+    let mut facts = vec![("start".to_owned(), positions.join(","))];
+    facts.extend(
+        identity
+            .iter()
+            .map(|(name, value)| (format!("identity.{name}"), value.clone())),
+    );
+    facts
+}
+
+/// The recorded start positions.
+pub(crate) fn start_of(facts: &[(String, String)]) -> Positions {
+    let text = facts
+        .iter()
+        .find(|(name, _)| name == "start")
+        .map_or("", |(_, text)| text.as_str());
+    let position = |entry: &str| {
+        let (partition, offset) = entry.split_once(':')?;
+        Some((PartitionId(partition.parse().ok()?), offset.parse().ok()?))
+    };
+    text.split(',').filter_map(position).collect()
+}
+
+fn identity_of(facts: &[(String, String)]) -> RecoveryIdentity {
+    let named = facts
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix("identity.")?.to_owned(), value.clone())));
+    named.collect()
+}
+
+/// What the engine needs to run a view or sink.
+///
+/// # Errors
+/// A connector that is not registered (any more), options that it no longer takes.
+pub(crate) fn query_spec(
+    registry: &Registry,
+    catalog: &Catalog,
+    facts: &FactsByObject,
+    object: &Object,
+) -> Result<QuerySpec> {
+    let (plan, target) = match &object.body {
+        ObjectBody::MaterializedView(view) => (Arc::clone(&view.plan), Target::View),
+        ObjectBody::Sink(sink) => (Arc::clone(&sink.plan), Target::Sink(sink_target(registry, sink)?)),
+        ObjectBody::Source(_) | ObjectBody::View(_) => {
+            return Err(Error::new(
+                "XX000",
+                format!("\"{}\" is nothing that runs", object.name),
+            ));
+        }
+    };
+    let mut sources = Vec::new();
+    let mut relations = Vec::new();
+    for (node, plan_node) in plan.nodes.iter().enumerate() {
+        match &plan_node.op {
+            StreamOp::SourceScan(scan) => {
+                let source = catalog.resolve(&scan.source)?;
+                let none = Vec::new();
+                let found = facts.get(&source.id).unwrap_or(&none);
+                sources.push(binding(registry, (node, &plan), source, found)?);
+            }
+            StreamOp::RelationScan { relation, .. } => {
+                relations.push((node, ObjectId(catalog.resolve(relation)?.id.0)));
+            }
+            _ => {}
+        }
+    }
+    Ok(QuerySpec {
+        id: ObjectId(object.id.0),
+        name: object.name.clone(),
+        plan,
+        sources,
+        relations,
+        target,
+    })
+}
+
+fn binding(
+    registry: &Registry,
+    (node, plan): (usize, &StreamPlan),
+    object: &Object,
+    facts: &[(String, String)],
+) -> Result<SourceBinding> {
+    let (ObjectBody::Source(source), StreamOp::SourceScan(scan)) = (&object.body, &plan.nodes[node].op)
+    else {
+        return Err(Error::new(
+            "XX000",
+            format!("\"{}\" is not a source", object.name),
+        ));
+    };
+    let connector = registry.source(&source.connector)?;
+    let settings = SourceSettings::parse(&source.options)?;
+    let format_options = match &source.encode {
+        Some(encode) => only_of(format::options(encode)?, &source.options),
+        None => OptionMap::new(),
+    };
+    Ok(SourceBinding {
+        node,
+        id: ObjectId(object.id.0),
+        name: object.name.clone(),
+        options: only_of(connector.options(), &source.options),
+        connector: Arc::clone(connector),
+        settings,
+        scan: Arc::new(ScanSpec::new(scan, source, format_options, settings.skew_max_us)),
+        identity: identity_of(facts),
+    })
+}
+
+fn sink_target(registry: &Registry, sink: &SinkDef) -> Result<SinkTarget> {
+    let connector = registry.sink(&sink.connector)?;
+    let outbox = sink
+        .options
+        .get("outbox.max.bytes")
+        .and_then(|text| options::parse_bytes(text));
+    let format_options = match &sink.encode {
+        Some(encode) => only_of(format::options(encode)?, &sink.options),
+        None => OptionMap::new(),
+    };
+    Ok(SinkTarget {
+        options: only_of(connector.options(), &sink.options),
+        connector: Arc::clone(connector),
+        encode: sink.encode.clone(),
+        format_options,
+        encoding: EncodeOptions {
+            schema: Arc::clone(&sink.plan.root().schema),
+            mode: if sink.upsert {
+                SinkMode::Upsert
+            } else {
+                SinkMode::Append
+            },
+            key: sink.primary_key.clone(),
+        },
+        outbox_bytes_max: outbox
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .unwrap_or(OUTBOX_BYTES_MAX),
+    })
+}
+
+/// The writing end of a memory source.
+///
+/// # Errors
+/// A name that is no source with `connector = 'memory'`.
+pub(crate) fn memory_handle(shared: &Shared, name: &str) -> Result<MemoryHandle> {
+    let catalog = shared.catalog();
+    let object = catalog.resolve(name)?;
+    match &object.body {
+        ObjectBody::Source(source) if source.connector == "memory" => {
+            let topic = source.options.get("topic").map_or("", String::as_str);
+            let memory = shared
+                .registry
+                .memory()
+                .ok_or_else(|| Error::new("0A000", "no memory connector is registered"))?;
+            Ok(memory.handle(topic))
+        }
+        _ => Err(Error::new(
+            "42809",
+            format!("\"{name}\" is not a source with connector = 'memory'"),
+        )),
+    }
+}
+
+/// Names of the sources that a plan reads.
+pub(crate) fn sources_of(plan: &StreamPlan) -> BTreeSet<String> {
+    let scans = plan.nodes.iter().filter_map(|node| match &node.op {
+        StreamOp::SourceScan(scan) => Some(scan.source.clone()),
+        _ => None,
+    });
+    scans.collect()
+}

@@ -1,0 +1,273 @@
+//! The first stage of a lane: records to rows, with event time stamped before any filter.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, RecordBatchOptions, new_null_array,
+};
+use arrow::compute::max;
+use arrow::datatypes::{Field, Schema, SchemaRef, TimestampMicrosecondType};
+use datafusion::physical_expr::PhysicalExpr;
+use highwater_connectors::format::{self, ColumnOrigin as Origin, DecodeColumn, Decoder};
+use highwater_connectors::options::OptionMap;
+use highwater_connectors::source::{BatchBody, PartitionId, Wants};
+use highwater_sql::catalog::{ColumnOrigin, SourceDef};
+use highwater_sql::statement::Include;
+use highwater_sql::stream_plan::{Projection, SourceScan};
+
+use super::queue::LaneCounts;
+use crate::engine::error::EngineError;
+
+/// What a query reads of a source: the plan's scan with the source's definition. Cheap to share between lanes.
+#[derive(Debug, Clone)]
+pub(crate) struct ScanSpec {
+    columns: Vec<DecodeColumn>,
+    /// Where each decoded column stands among the field columns of a row source; `None` for metadata.
+    field_places: Vec<Option<usize>>,
+    encode: Option<String>,
+    format_options: OptionMap,
+    decoded_schema: SchemaRef,
+    full_schema: SchemaRef,
+    generated: Vec<Projection>,
+    watermark: Option<Arc<dyn PhysicalExpr>>,
+    output: Vec<usize>,
+    /// Rows more than this ahead of the wall clock do not move the watermark (µs).
+    skew_max_us: i64,
+}
+
+/// Rows of one batch after the scan.
+pub(crate) struct Scanned {
+    /// The columns that the scan gives on.
+    pub(crate) rows: RecordBatch,
+    /// The largest watermark of the rows (µs), skewed ones left out.
+    pub(crate) watermark: Option<i64>,
+    /// How the records add up.
+    pub(crate) counts: LaneCounts,
+    /// Records that could not be decoded.
+    pub(crate) bad: Vec<format::BadRecord>,
+}
+
+impl ScanSpec {
+    /// Puts the plan's scan and the source together. `format_options` are those of the format alone.
+    pub(crate) fn new(
+        scan: &SourceScan,
+        source: &SourceDef,
+        format_options: OptionMap,
+        skew_max_us: i64,
+    ) -> Self {
+        let fields_before = |index: usize| {
+            let before = source.columns[..index].iter();
+            before
+                .filter(|column| column.origin == ColumnOrigin::Field)
+                .count()
+        };
+        let mut columns = Vec::with_capacity(scan.decoded.len());
+        let mut field_places = Vec::with_capacity(scan.decoded.len());
+        for index in &scan.decoded {
+            let column = &source.columns[*index];
+            let origin = decode_origin(&column.name, &column.origin);
+            field_places.push(matches!(origin, Origin::Value(_)).then(|| fields_before(*index)));
+            let field = Arc::new(Field::new(
+                &column.name,
+                column.data_type.clone(),
+                column.nullable,
+            ));
+            columns.push(DecodeColumn {
+                field,
+                origin,
+                timestamp_format: None,
+            });
+        }
+        let decoded_schema = format::schema_of(&columns);
+        let full_schema = append_fields(&decoded_schema, &scan.generated);
+        Self {
+            columns,
+            field_places,
+            encode: source.encode.clone(),
+            format_options,
+            decoded_schema,
+            full_schema,
+            generated: scan.generated.clone(),
+            watermark: scan.watermark.clone(),
+            output: scan.output.clone(),
+            skew_max_us,
+        }
+    }
+
+    /// Which record metadata the lanes must give.
+    pub(crate) fn wants(&self) -> Wants {
+        let any = |test: fn(&Origin) -> bool| self.columns.iter().any(|column| test(&column.origin));
+        Wants {
+            key: any(|origin| matches!(origin, Origin::Key)),
+            headers: any(|origin| matches!(origin, Origin::Headers | Origin::Header(_))),
+            timestamp: any(|origin| matches!(origin, Origin::Timestamp)),
+        }
+    }
+
+    /// A scan for one lane.
+    ///
+    /// # Errors
+    /// Column types or options that the format refuses.
+    pub(crate) fn start(self: &Arc<Self>, partition: PartitionId) -> Result<Scan, EngineError> {
+        let decoder = match &self.encode {
+            Some(encode) => Some(format::decoder(encode, &self.columns, &self.format_options)?),
+            None => None,
+        };
+        Ok(Scan {
+            spec: Arc::clone(self),
+            decoder,
+            partition,
+        })
+    }
+}
+
+/// The scan of one lane, with its decoder.
+pub(crate) struct Scan {
+    spec: Arc<ScanSpec>,
+    decoder: Option<Box<dyn Decoder>>,
+    partition: PartitionId,
+}
+
+impl Scan {
+    /// Records to rows.
+    ///
+    /// # Errors
+    /// Expressions that fail on a row; rows of a row source that do not fit its columns.
+    pub(crate) fn run(&mut self, body: &BatchBody<'_>, now_us: i64) -> Result<Scanned, EngineError> {
+        let (decoded, bad, tombstones) = self.decode(body)?;
+        let spec = &self.spec;
+        let full = with_generated(decoded, &spec.generated, &spec.full_schema)?;
+        let (watermark, skewed) = match &spec.watermark {
+            Some(expr) => watermark_of(expr, &full, now_us.saturating_add(spec.skew_max_us))?,
+            None => (None, 0),
+        };
+        let counts = LaneCounts {
+            rows: full.num_rows() as u64,
+            bad: bad.len() as u64,
+            tombstones,
+            skewed,
+        };
+        Ok(Scanned {
+            rows: full.project(&spec.output)?,
+            watermark,
+            counts,
+            bad,
+        })
+    }
+
+    fn decode(
+        &mut self,
+        body: &BatchBody<'_>,
+    ) -> Result<(RecordBatch, Vec<format::BadRecord>, u64), EngineError> {
+        match (body, &mut self.decoder) {
+            (BatchBody::Payloads(payloads), Some(decoder)) => {
+                let decoded = decoder.decode(self.partition, payloads)?;
+                Ok((decoded.rows, decoded.bad, decoded.tombstones))
+            }
+            (BatchBody::Payloads(_), None) => Err(EngineError::new(
+                "42P17",
+                "the source gives records and has no ENCODE",
+            )),
+            (BatchBody::Rows { rows, first_offset }, _) => {
+                Ok((self.take_rows(rows, *first_offset)?, Vec::new(), 0))
+            }
+        }
+    }
+
+    fn take_rows(&self, rows: &RecordBatch, first_offset: i64) -> Result<RecordBatch, EngineError> {
+        let spec = &self.spec;
+        let count = rows.num_rows();
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(spec.columns.len());
+        for (column, place) in spec.columns.iter().zip(&spec.field_places) {
+            let array: ArrayRef = match (&column.origin, place) {
+                (_, Some(place)) => Arc::clone(rows.columns().get(*place).ok_or_else(|| {
+                    EngineError::new(
+                        "42804",
+                        format!("a row has no column \"{}\"", column.field.name()),
+                    )
+                })?),
+                (Origin::Partition, None) => Arc::new(Int32Array::from_value(self.partition.0, count)),
+                (Origin::Offset, None) => Arc::new(Int64Array::from_iter_values(
+                    first_offset..first_offset + count as i64,
+                )),
+                _ => new_null_array(column.field.data_type(), count),
+            };
+            columns.push(array);
+        }
+        build(&spec.decoded_schema, columns, count)
+    }
+}
+
+fn build(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, EngineError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
+}
+
+fn decode_origin(name: &str, origin: &ColumnOrigin) -> Origin {
+    match origin {
+        ColumnOrigin::Field | ColumnOrigin::Generated(_) => Origin::Value(name.to_owned()),
+        ColumnOrigin::Include(include) => match include {
+            Include::Key => Origin::Key,
+            Include::Partition => Origin::Partition,
+            Include::Offset => Origin::Offset,
+            Include::Timestamp => Origin::Timestamp,
+            Include::Headers => Origin::Headers,
+            Include::Header(header) => Origin::Header(header.clone()),
+        },
+    }
+}
+
+fn append_fields(schema: &SchemaRef, generated: &[Projection]) -> SchemaRef {
+    let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+    for projection in generated {
+        let data_type = projection
+            .expr
+            .data_type(schema)
+            .unwrap_or(arrow::datatypes::DataType::Null);
+        fields.push(Arc::new(Field::new(&projection.name, data_type, true)));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+fn with_generated(
+    rows: RecordBatch,
+    generated: &[Projection],
+    full: &SchemaRef,
+) -> Result<RecordBatch, EngineError> {
+    if generated.is_empty() {
+        return Ok(rows);
+    }
+    let count = rows.num_rows();
+    let mut columns = rows.columns().to_vec();
+    for projection in generated {
+        columns.push(projection.expr.evaluate(&rows)?.into_array(count)?);
+    }
+    build(full, columns, count)
+}
+
+/// The largest value of the watermark expression that is at most `limit_us`, and how many rows are beyond it.
+fn watermark_of(
+    expr: &Arc<dyn PhysicalExpr>,
+    rows: &RecordBatch,
+    limit_us: i64,
+) -> Result<(Option<i64>, u64), EngineError> {
+    let values = expr.evaluate(rows)?.into_array(rows.num_rows())?;
+    let Some(values) = values.as_primitive_opt::<TimestampMicrosecondType>() else {
+        return Err(EngineError::internal(format!(
+            "the watermark is of type {}",
+            values.data_type()
+        )));
+    };
+    match max(values) {
+        Some(largest) if largest > limit_us => {
+            let within = values.iter().flatten().filter(|value| *value <= limit_us);
+            let beyond = values.iter().flatten().filter(|value| *value > limit_us).count();
+            Ok((within.max(), beyond as u64))
+        }
+        largest => Ok((largest, 0)),
+    }
+}

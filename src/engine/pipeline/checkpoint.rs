@@ -1,0 +1,335 @@
+//! Checkpoints: what a freeze takes, the thread that writes it as one WriteBatch, and what follows once it is durable.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use highwater_storage::{
+    CheckpointWriter, Durability, Epoch, ObjectId, OperatorHeader, OperatorId, QueryProgress, Store,
+};
+use parking_lot::{Condvar, Mutex};
+
+use super::Reply;
+use crate::engine::error::EngineError;
+use crate::engine::errors_log::ErrorLog;
+use crate::engine::lane::queue::Signal;
+use crate::engine::operators::{FrozenState, StateAddress};
+use crate::engine::query::Query;
+use crate::engine::query::header::QueryHeader;
+use crate::engine::query::intake::FrozenIntake;
+use crate::engine::query::output::FrozenOutput;
+use crate::engine::query::spec::EngineParts;
+use crate::engine::status::CheckpointStatus;
+
+/// What one checkpoint writes of one query.
+pub(crate) struct FrozenQuery {
+    id: ObjectId,
+    header: QueryHeader,
+    /// Set while the query has no checkpoint yet: what its operators are.
+    operator_headers: Vec<(OperatorId, OperatorHeader)>,
+    operators: Vec<(OperatorId, Box<dyn FrozenState>)>,
+    intakes: Vec<FrozenIntake>,
+    output: FrozenOutput,
+}
+
+impl FrozenQuery {
+    /// Takes what changed since the last freeze.
+    pub(super) fn freeze(query: &mut Query) -> Self {
+        if query.failure.is_some() {
+            return Self::failed(query);
+        }
+        let operator_headers = if query.is_recorded {
+            Vec::new()
+        } else {
+            query.stages.headers()
+        };
+        let intakes: Vec<_> = query.intakes.iter_mut().map(|intake| intake.freeze()).collect();
+        let mut watermarks: Vec<_> = intakes
+            .iter()
+            .map(|intake| (intake.source, intake.watermark))
+            .collect();
+        watermarks.extend(query.stages.relation_watermarks());
+        let frozen = Self {
+            id: query.spec.id,
+            header: QueryHeader {
+                stale: false,
+                watermarks,
+            },
+            operator_headers,
+            operators: query.stages.freeze(),
+            intakes,
+            output: query.output.freeze(),
+        };
+        query.is_recorded = true;
+        frozen
+    }
+
+    /// Of a failed query only the header is written: its state in memory may be half of a step, and what stands in the
+    /// store is its last consistent one. If it reads relations that go on, it misses their changes for good.
+    fn failed(query: &Query) -> Self {
+        let stale = query.is_recorded && !query.spec.relations.is_empty();
+        Self {
+            id: query.spec.id,
+            header: QueryHeader {
+                stale,
+                watermarks: Vec::new(),
+            },
+            operator_headers: Vec::new(),
+            operators: Vec::new(),
+            intakes: Vec::new(),
+            output: FrozenOutput::Nothing,
+        }
+    }
+
+    fn write(&mut self, writer: &mut CheckpointWriter, errors: &ErrorLog) -> Result<(), EngineError> {
+        if matches!(self.output, FrozenOutput::Nothing) && !self.header.stale {
+            return Ok(());
+        }
+        let progress = QueryProgress {
+            epoch: writer.epoch(),
+            next_row_id: 0,
+            extra: self.header.encode(),
+        };
+        writer.put_query_progress(self.id, &progress);
+        for (operator, header) in &self.operator_headers {
+            writer.put_operator_header(self.id, *operator, header);
+        }
+        for (operator, state) in self.operators.drain(..) {
+            state.write(
+                StateAddress {
+                    object: self.id,
+                    operator,
+                },
+                writer,
+            )?;
+        }
+        for intake in &self.intakes {
+            for (partition, lane) in &intake.lanes {
+                writer.put_lane_progress(self.id, intake.source, *partition, lane);
+            }
+            errors.write(&intake.errors, writer);
+        }
+        match &mut self.output {
+            FrozenOutput::Nothing => Ok(()),
+            FrozenOutput::View(_, frozen) => match frozen.take() {
+                Some(frozen) => frozen.write(writer),
+                None => Ok(()),
+            },
+            FrozenOutput::Sink(outbox, frozen) => match frozen.take() {
+                Some(frozen) => frozen.write(&outbox.encoder, writer),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// The checkpoint is durable.
+    fn resolve(self) {
+        if let FrozenOutput::View(view, _) = &self.output {
+            view.rows.lock().thaw();
+        }
+        self.intakes.into_iter().for_each(FrozenIntake::resolve);
+    }
+}
+
+/// What is handed to the checkpoint thread.
+pub(crate) struct CheckpointJob {
+    /// The queries with changes.
+    pub(super) queries: Vec<FrozenQuery>,
+    /// Who waits for it.
+    pub(super) waiting: Vec<Reply<Result<u64, EngineError>>>,
+    /// The pipeline's view of it.
+    pub(super) in_flight: Arc<InFlight>,
+}
+
+/// Whether a pipeline's checkpoint is being written, and how the last went.
+pub(crate) struct InFlight {
+    state: Mutex<FlightState>,
+    condvar: Condvar,
+    signal: Arc<Signal>,
+}
+
+#[derive(Default)]
+struct FlightState {
+    is_busy: bool,
+    status: CheckpointStatus,
+}
+
+impl InFlight {
+    /// None is being written.
+    pub(super) fn new(signal: Arc<Signal>) -> Self {
+        Self {
+            state: Mutex::new(FlightState::default()),
+            condvar: Condvar::new(),
+            signal,
+        }
+    }
+
+    /// Whether one is being written.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state.lock().is_busy
+    }
+
+    /// One is about to be written; the freeze held the steps up for `stall`.
+    pub(super) fn begin(&self, stall: Duration) {
+        let mut state = self.state.lock();
+        state.is_busy = true;
+        state.status.freeze_us = micros(stall);
+        state.status.freeze_max_us = state.status.freeze_max_us.max(micros(stall));
+    }
+
+    /// Waits until none is being written.
+    pub(super) fn wait(&self) {
+        let mut state = self.state.lock();
+        while state.is_busy {
+            self.condvar.wait(&mut state);
+        }
+    }
+
+    /// Why the last one failed; nothing more is written then.
+    pub(super) fn failure(&self) -> Option<EngineError> {
+        self.state.lock().status.failure.clone()
+    }
+
+    /// How the last went.
+    pub(super) fn status(&self) -> CheckpointStatus {
+        self.state.lock().status.clone()
+    }
+
+    fn end(&self, change: impl FnOnce(&mut CheckpointStatus)) {
+        let mut state = self.state.lock();
+        change(&mut state.status);
+        state.is_busy = false;
+        self.condvar.notify_all();
+        drop(state);
+        self.signal.raise();
+    }
+}
+
+/// The thread that writes the checkpoints of all pipelines.
+pub(crate) struct Checkpointer {
+    jobs: Mutex<Option<Sender<CheckpointJob>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Checkpointer {
+    /// Starts the thread; the first checkpoint gets the epoch after `last`.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub(crate) fn start(parts: &EngineParts, last: Epoch) -> Result<Self, EngineError> {
+        let (jobs, receiver) = channel();
+        let writer = Writer {
+            store: Arc::clone(&parts.store),
+            errors: Arc::clone(&parts.errors),
+            publish: Arc::clone(&parts.publish),
+            clock: Arc::clone(&parts.clock),
+            epoch: last,
+        };
+        let thread = std::thread::Builder::new()
+            .name("hw-checkpoint".to_owned())
+            .spawn(move || writer.run(&receiver))
+            .map_err(|error| EngineError::new("53000", format!("no thread for checkpoints: {error}")))?;
+        Ok(Self {
+            jobs: Mutex::new(Some(jobs)),
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Hands a job over.
+    pub(super) fn submit(&self, job: CheckpointJob) {
+        let refused = match &*self.jobs.lock() {
+            Some(jobs) => jobs.send(job).map_err(|refused| refused.0).err(),
+            None => Some(job),
+        };
+        if let Some(job) = refused {
+            finish(job, Err(EngineError::new("57P01", "the database is closed")));
+        }
+    }
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.jobs.lock().take();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Written {
+    epoch: u64,
+    bytes: u64,
+    write_us: u64,
+    at_us: i64,
+}
+
+struct Writer {
+    store: Arc<dyn Store>,
+    errors: Arc<ErrorLog>,
+    publish: Arc<parking_lot::RwLock<()>>,
+    clock: Arc<dyn crate::engine::clock::Clock>,
+    epoch: Epoch,
+}
+
+impl Writer {
+    fn run(mut self, jobs: &Receiver<CheckpointJob>) {
+        while let Ok(mut job) = jobs.recv() {
+            let started = Instant::now();
+            let write = std::panic::AssertUnwindSafe(|| self.write(&mut job));
+            let outcome = std::panic::catch_unwind(write)
+                .unwrap_or_else(|_| Err(EngineError::internal("writing a checkpoint panicked")));
+            let outcome = outcome.map(|bytes| Written {
+                epoch: self.epoch.0,
+                bytes,
+                write_us: micros(started.elapsed()),
+                at_us: self.clock.now_us(),
+            });
+            if let Err(error) = &outcome {
+                tracing::error!(error = %error, "checkpoint failed");
+            } else {
+                let _visible = self.publish.write();
+                job.queries.drain(..).for_each(FrozenQuery::resolve);
+            }
+            finish(job, outcome);
+        }
+    }
+
+    fn write(&mut self, job: &mut CheckpointJob) -> Result<u64, EngineError> {
+        let epoch = self.epoch.next();
+        let mut writer = CheckpointWriter::new(epoch);
+        for query in &mut job.queries {
+            query.write(&mut writer, &self.errors)?;
+        }
+        let batch = writer.finish();
+        let bytes = batch.bytes() as u64;
+        if !batch.is_empty() {
+            self.store.commit(batch, Durability::Sync)?;
+        }
+        self.epoch = epoch;
+        Ok(bytes)
+    }
+}
+
+fn finish(job: CheckpointJob, outcome: Result<Written, EngineError>) {
+    let reply = outcome
+        .as_ref()
+        .map(|written| written.epoch)
+        .map_err(Clone::clone);
+    job.in_flight.end(|status| match outcome {
+        Ok(written) => {
+            status.epoch = written.epoch;
+            status.bytes = written.bytes;
+            status.write_us = written.write_us;
+            status.at_us = written.at_us;
+        }
+        Err(error) => status.failure = Some(error),
+    });
+    for waiting in job.waiting {
+        let _ = waiting.send(reply.clone());
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,131 @@
+//! A pipeline: queries connected through stored relations, on one thread, advancing in steps.
+
+pub(crate) mod checkpoint;
+mod step;
+mod thread;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use highwater_storage::ObjectId;
+use parking_lot::Mutex;
+
+use self::checkpoint::Checkpointer;
+use self::thread::PipelineThread;
+use super::error::EngineError;
+use super::lane::queue::Signal;
+use super::query::Query;
+use super::query::spec::EngineParts;
+use super::status::{CheckpointStatus, QueryStatus};
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = tokio::sync::oneshot::Sender<T>;
+
+/// What a pipeline is asked to do, at the end of a step.
+pub(crate) enum Command {
+    /// Runs these queries too; the reply comes when they have taken their first step.
+    Attach(Vec<Query>, Reply<Result<(), EngineError>>),
+    /// Lets go of a query. The reply comes when it is out, its readers closed.
+    Detach(ObjectId, Reply<Option<Query>>),
+    /// Makes everything of the steps so far durable.
+    Checkpoint(Reply<Result<u64, EngineError>>),
+    /// Tells how things are.
+    Status(Reply<PipelineStatus>),
+    /// Ends the thread and gives the queries away, checkpointed if asked.
+    Release {
+        /// Whether to write a last checkpoint.
+        checkpoint: bool,
+        /// Where the queries go.
+        reply: Reply<Result<Vec<Query>, EngineError>>,
+    },
+}
+
+/// How a pipeline is.
+#[derive(Debug, Clone)]
+pub(crate) struct PipelineStatus {
+    /// Its queries.
+    pub(crate) queries: Vec<QueryStatus>,
+    /// Its checkpoints.
+    pub(crate) checkpoint: CheckpointStatus,
+    /// Steps since it started.
+    pub(crate) steps: u64,
+}
+
+/// What a pipeline is started with.
+#[derive(Clone)]
+pub(crate) struct PipelineOptions {
+    /// What all queries share.
+    pub(crate) parts: EngineParts,
+    /// Writes its checkpoints.
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    /// Time between checkpoints.
+    pub(crate) checkpoint_interval: Duration,
+}
+
+/// A running pipeline.
+pub(crate) struct Pipeline {
+    commands: Mutex<Option<Sender<Command>>>,
+    signal: Arc<Signal>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Pipeline {
+    /// Starts the thread, with no query yet.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub(crate) fn start(number: u32, options: PipelineOptions) -> Result<Self, EngineError> {
+        let signal = Arc::new(Signal::default());
+        let (commands, receiver) = channel();
+        let runner = PipelineThread::new(options, receiver, Arc::clone(&signal));
+        let thread = std::thread::Builder::new()
+            .name(format!("hw-pipeline-{number}"))
+            .spawn(move || runner.run())
+            .map_err(|error| EngineError::new("53000", format!("no thread for a pipeline: {error}")))?;
+        Ok(Self {
+            commands: Mutex::new(Some(commands)),
+            signal,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// What lanes and sinks of its queries wake.
+    pub(crate) fn signal(&self) -> &Arc<Signal> {
+        &self.signal
+    }
+
+    /// Asks for something; `make` gets the place for the answer.
+    ///
+    /// # Errors
+    /// When the pipeline has ended.
+    pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Command) -> Result<T, EngineError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        let ended = || EngineError::new("57P01", "the pipeline has ended");
+        let sent = self
+            .commands
+            .lock()
+            .as_ref()
+            .map(|commands| commands.send(make(reply)));
+        sent.and_then(Result::ok).ok_or_else(ended)?;
+        self.signal.raise();
+        answer.await.map_err(|_| ended())
+    }
+
+    /// Waits for the thread, after [`Command::Release`].
+    pub(crate) fn join(&self) {
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pipeline {
+    /// Ends the thread without a last checkpoint, as a crash would.
+    fn drop(&mut self) {
+        self.commands.lock().take();
+        self.signal.raise();
+        self.join();
+    }
+}

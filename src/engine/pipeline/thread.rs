@@ -1,0 +1,312 @@
+//! The thread of a pipeline: steps, time, checkpoints, commands. It sleeps on one signal.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use highwater_storage::ObjectId;
+
+use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
+use super::{Command, PipelineOptions, PipelineStatus, Reply, step};
+use crate::engine::error::EngineError;
+use crate::engine::lane::queue::Signal;
+use crate::engine::query::intake::{Intake, IntakeOutput};
+use crate::engine::query::output::{Output, Prepared};
+use crate::engine::query::{Query, UpstreamChange};
+use crate::engine::status::QueryStatus;
+
+/// The state of a pipeline's thread.
+pub(super) struct PipelineThread {
+    options: PipelineOptions,
+    commands: Receiver<Command>,
+    signal: Arc<Signal>,
+    /// In dependency order.
+    queries: Vec<Query>,
+    steps: u64,
+    checkpoint_at: Instant,
+    waiting: Vec<Reply<Result<u64, EngineError>>>,
+    in_flight: Arc<InFlight>,
+}
+
+impl PipelineThread {
+    /// A pipeline with no query yet.
+    pub(super) fn new(options: PipelineOptions, commands: Receiver<Command>, signal: Arc<Signal>) -> Self {
+        let in_flight = Arc::new(InFlight::new(Arc::clone(&signal)));
+        let checkpoint_at = Instant::now() + options.checkpoint_interval;
+        Self {
+            options,
+            commands,
+            signal,
+            queries: Vec::new(),
+            steps: 0,
+            checkpoint_at,
+            waiting: Vec::new(),
+            in_flight,
+        }
+    }
+
+    /// Runs until released.
+    pub(super) fn run(mut self) {
+        loop {
+            if !self.serve_commands() {
+                return;
+            }
+            let moved = self.blocked_by().is_none() && self.step();
+            self.checkpoint_if_due();
+            if !moved {
+                self.signal.wait(self.next_deadline());
+            }
+        }
+    }
+
+    /// The sink whose outbox is full, if one is.
+    fn blocked_by(&self) -> Option<String> {
+        let full = self
+            .queries
+            .iter()
+            .find(|query| query.failure.is_none() && query.output.is_full())?;
+        Some(format!("the outbox of sink \"{}\" is full", full.spec.name))
+    }
+
+    /// Takes what there is and runs every query once; false if there was nothing to do.
+    fn step(&mut self) -> bool {
+        let now_us = self.options.parts.clock.now_us();
+        let mut moved = false;
+        let mut taken = Vec::with_capacity(self.queries.len());
+        for query in &mut self.queries {
+            if query.failure.is_some() {
+                taken.push(None);
+                continue;
+            }
+            match step::take(query, &self.options.parts, now_us) {
+                Ok(outputs) => {
+                    moved |= outputs
+                        .iter()
+                        .any(|output| output.moved || output.watermark_moved);
+                    taken.push(Some(outputs));
+                }
+                Err(error) => {
+                    fail(query, error);
+                    taken.push(None);
+                }
+            }
+        }
+        if moved {
+            self.run_queries(taken);
+        }
+        moved
+    }
+
+    fn run_queries(&mut self, taken: Vec<Option<Vec<IntakeOutput>>>) {
+        self.steps += 1;
+        let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
+        let mut prepared = Vec::with_capacity(self.queries.len());
+        for (query, taken) in self.queries.iter_mut().zip(taken) {
+            let Some(taken) = taken else {
+                prepared.push(None);
+                continue;
+            };
+            query.is_dirty = true;
+            match step::run(query, taken, &changes, &self.options.parts) {
+                Ok((output, change)) => {
+                    changes.insert(query.spec.id, change);
+                    prepared.push(Some(output));
+                }
+                Err(error) => {
+                    fail(query, error);
+                    prepared.push(None);
+                }
+            }
+        }
+        self.publish(prepared);
+    }
+
+    fn publish(&self, prepared: Vec<Option<Prepared>>) {
+        let _visible = self.options.parts.publish.write();
+        for (query, prepared) in self.queries.iter().zip(prepared) {
+            if let Some(prepared) = prepared {
+                query.output.publish(prepared, self.steps);
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let now_us = self.options.parts.clock.now_us();
+        let running = self.queries.iter().filter(|query| query.failure.is_none());
+        let changes = running
+            .flat_map(|query| query.intakes.iter())
+            .filter_map(|intake| intake.next_change_us(now_us));
+        let change = changes.min().map(|at_us| {
+            let wait_us = u64::try_from(at_us.saturating_sub(now_us)).unwrap_or(0);
+            // A floor keeps a clock that stands still from making the thread spin.
+            Instant::now() + Duration::from_micros(wait_us.max(1_000))
+        });
+        let has_work = self.is_dirty() && !self.in_flight.is_busy();
+        let checkpoint = has_work.then_some(self.checkpoint_at);
+        change.into_iter().chain(checkpoint).min()
+    }
+
+    fn is_dirty(&self) -> bool {
+        self.queries
+            .iter()
+            .any(|query| query.is_dirty || query.output.is_unrecorded())
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        if self.in_flight.is_busy() {
+            return;
+        }
+        let due = Instant::now() >= self.checkpoint_at && self.is_dirty();
+        if due || !self.waiting.is_empty() {
+            self.checkpoint();
+        }
+    }
+
+    /// Freezes what changed and hands it to the checkpoint thread.
+    fn checkpoint(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        self.checkpoint_at = Instant::now() + self.options.checkpoint_interval;
+        if let Some(error) = self.in_flight.failure() {
+            waiting
+                .into_iter()
+                .for_each(|reply| drop(reply.send(Err(error.clone()))));
+            self.queries
+                .iter_mut()
+                .for_each(|query| fail(query, error.clone()));
+            return;
+        }
+        let started = Instant::now();
+        let queries = self.queries.iter_mut().filter_map(checkpoint_of).collect();
+        self.in_flight.begin(started.elapsed());
+        let job = CheckpointJob {
+            queries,
+            waiting,
+            in_flight: Arc::clone(&self.in_flight),
+        };
+        self.options.checkpointer.submit(job);
+    }
+
+    /// False when the pipeline is released.
+    fn serve_commands(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Attach(queries, reply)) => {
+                    let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
+                    let _ = reply.send(outcome);
+                }
+                Ok(Command::Detach(id, reply)) => {
+                    let _ = reply.send(self.detach(id));
+                }
+                Ok(Command::Checkpoint(reply)) => self.waiting.push(reply),
+                Ok(Command::Status(reply)) => {
+                    let _ = reply.send(self.status());
+                }
+                Ok(Command::Release { checkpoint, reply }) => {
+                    let _ = reply.send(self.release(checkpoint));
+                    return false;
+                }
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Disconnected) => return false,
+            }
+        }
+    }
+
+    /// Adds a query at the end of a step: a new one starts from the content of what it reads.
+    fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
+        // Queries that come from another pipeline wake this one from now on, and are running already.
+        let is_new = !query.is_recorded;
+        query.start(&self.options.parts, &self.signal)?;
+        if query.failure.is_none() && (is_new || query.stages.needs_first_step()) {
+            let first = if is_new {
+                step::content(&query, &self.queries)?
+            } else {
+                HashMap::new()
+            };
+            let taken = step::take(&mut query, &self.options.parts, self.options.parts.clock.now_us())?;
+            self.steps += 1;
+            let (prepared, _) = step::run(&mut query, taken, &first, &self.options.parts)?;
+            let _visible = self.options.parts.publish.write();
+            query.output.publish(prepared, self.steps);
+            query.is_dirty = true;
+        }
+        self.queries.push(query);
+        Ok(())
+    }
+
+    fn detach(&mut self, id: ObjectId) -> Option<Query> {
+        let at = self.queries.iter().position(|query| query.spec.id == id)?;
+        self.in_flight.wait();
+        let mut query = self.queries.remove(at);
+        query.stop();
+        Some(query)
+    }
+
+    fn release(&mut self, checkpoint: bool) -> Result<Vec<Query>, EngineError> {
+        let mut outcome = Ok(());
+        if checkpoint {
+            outcome = self.checkpoint_now();
+        }
+        for query in &mut self.queries {
+            query.stop();
+        }
+        // What sinks confirmed while they closed need not be sent again.
+        if checkpoint && self.is_dirty() {
+            outcome = outcome.and(self.checkpoint_now());
+        }
+        self.in_flight.wait();
+        for reply in self.waiting.drain(..) {
+            let _ = reply.send(Err(EngineError::new("57P01", "the pipeline has ended")));
+        }
+        outcome.map(|()| std::mem::take(&mut self.queries))
+    }
+
+    fn checkpoint_now(&mut self) -> Result<(), EngineError> {
+        self.in_flight.wait();
+        self.checkpoint();
+        self.in_flight.wait();
+        self.in_flight.failure().map_or(Ok(()), Err)
+    }
+
+    fn status(&self) -> PipelineStatus {
+        let paused_by = self.blocked_by();
+        let queries = self.queries.iter().map(|query| {
+            let lanes = query
+                .intakes
+                .iter()
+                .flat_map(|intake| intake.status(&query.spec, paused_by.as_deref()));
+            QueryStatus {
+                id: query.spec.id,
+                name: query.spec.name.clone(),
+                is_sink: matches!(query.output, Output::Sink(_)),
+                failure: query.failure.clone(),
+                watermark_us: query.watermark(),
+                lanes: lanes.collect(),
+                operators: query.stages.status(),
+                rows: query.output.rows(),
+                sink: query.output.sink_status(),
+                is_ended: !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended),
+            }
+        });
+        PipelineStatus {
+            queries: queries.collect(),
+            checkpoint: self.in_flight.status(),
+            steps: self.steps,
+        }
+    }
+}
+
+/// Stops one query; the others go on.
+fn fail(query: &mut Query, error: EngineError) {
+    if query.failure.is_none() {
+        tracing::error!(query = %query.spec.name, sqlstate = error.sqlstate, error = %error, "query failed");
+        query.failure = Some(error);
+        query.stop();
+    }
+}
+
+fn checkpoint_of(query: &mut Query) -> Option<FrozenQuery> {
+    let is_dirty = query.is_dirty || query.output.is_unrecorded();
+    query.is_dirty = false;
+    is_dirty.then(|| FrozenQuery::freeze(query))
+}

@@ -1,0 +1,158 @@
+//! A query at run time: the readers it takes rows from, its operators in plan order, and where its result goes.
+//!
+//! ```text
+//! intake (lanes) ─┐
+//!                 ├─▶ stages in plan order ─▶ output (view or sink)
+//! upstream deltas ┘
+//! ```
+
+pub(crate) mod header;
+pub(crate) mod intake;
+pub(crate) mod output;
+pub(crate) mod spec;
+pub(crate) mod stage;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use highwater_sql::stream_plan::NodeId;
+use highwater_storage::{ObjectId, progress};
+
+use self::header::QueryHeader;
+use self::intake::{Intake, IntakeOutput};
+use self::output::Output;
+use self::spec::{EngineParts, QuerySpec};
+use self::stage::Stages;
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::lane::queue::Signal;
+
+/// A running query, owned by its pipeline's thread.
+pub(crate) struct Query {
+    /// What it was made from.
+    pub(crate) spec: Arc<QuerySpec>,
+    /// Its readers, one per source.
+    pub(crate) intakes: Vec<Intake>,
+    /// Its operators.
+    pub(crate) stages: Stages,
+    /// Where its result goes.
+    pub(crate) output: Output,
+    /// Whether a checkpoint has recorded it; until then it starts from the content of its upstream views.
+    pub(crate) is_recorded: bool,
+    /// Why it stopped, if it did.
+    pub(crate) failure: Option<EngineError>,
+    /// Whether anything changed since the last freeze.
+    pub(crate) is_dirty: bool,
+}
+
+impl Query {
+    /// Builds the query with the state of its last checkpoint. Its readers start when [`Self::start`] is called.
+    ///
+    /// # Errors
+    /// State that does not fit the plan or cannot be read exactly (INV-6).
+    pub(crate) fn restore(spec: Arc<QuerySpec>, parts: &EngineParts) -> Result<Self, EngineError> {
+        let snapshot = parts.store.snapshot();
+        let found = progress::load(snapshot.as_ref(), spec.id)?;
+        let header = found
+            .query
+            .as_ref()
+            .map(|query| QueryHeader::decode(&query.extra))
+            .transpose()?;
+        if header.as_ref().is_some_and(|header| header.stale) {
+            return Err(EngineError::recovery(format!(
+                "\"{}\" failed and missed changes of what it reads",
+                spec.name
+            ))
+            .with_hint("Run ALTER MATERIALIZED VIEW … RESUME to build it again."));
+        }
+        let mut stages = Stages::new(&spec, parts.shards.current_num_threads())?;
+        let output = Output::open(&spec, parts, &found)?;
+        if found.query.is_some() {
+            stages.restore(spec.id, &found, snapshot.as_ref())?;
+        }
+        let mut intakes = Vec::with_capacity(spec.sources.len());
+        for binding in &spec.sources {
+            intakes.push(Intake::new(&spec, binding, &found, header.as_ref()));
+        }
+        stages.restore_watermarks(&intakes, header.as_ref());
+        Ok(Self {
+            spec,
+            intakes,
+            stages,
+            output,
+            is_recorded: found.query.is_some(),
+            failure: None,
+            is_dirty: true,
+        })
+    }
+
+    /// Opens the readers and the sink.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub(crate) fn start(&mut self, parts: &EngineParts, signal: &Arc<Signal>) -> Result<(), EngineError> {
+        for intake in &mut self.intakes {
+            intake.start(&self.spec, parts, signal)?;
+        }
+        self.output.start(&self.spec, signal)
+    }
+
+    /// Stops the readers and the sink; the state stays as it is.
+    pub(crate) fn stop(&mut self) {
+        for intake in &mut self.intakes {
+            intake.stop();
+        }
+        self.output.stop();
+    }
+
+    /// Takes what the lanes have decoded.
+    ///
+    /// # Errors
+    /// A lane or source that stopped.
+    pub(crate) fn take(&mut self, now_us: i64) -> Result<Vec<IntakeOutput>, EngineError> {
+        self.intakes
+            .iter_mut()
+            .map(|intake| intake.take(now_us))
+            .collect()
+    }
+
+    /// Runs the operators once over what the lanes and the upstream relations gave. Returns the change of the result.
+    ///
+    /// # Errors
+    /// An expression or aggregate that fails on a row.
+    pub(crate) fn step(
+        &mut self,
+        taken: Vec<IntakeOutput>,
+        upstream: &HashMap<ObjectId, UpstreamChange>,
+        shards: &rayon::ThreadPool,
+    ) -> Result<Vec<Delta>, EngineError> {
+        let mut inputs: HashMap<NodeId, Vec<Delta>> = HashMap::new();
+        for (intake, output) in self.intakes.iter().zip(taken) {
+            for (node, deltas) in intake.tap_nodes().iter().zip(output.taps) {
+                inputs.insert(*node, deltas);
+            }
+            self.stages
+                .set_source_watermark(intake.scan_node(), intake.watermark());
+        }
+        self.stages.step(inputs, upstream, shards)
+    }
+
+    /// The objects whose changes it takes.
+    pub(crate) fn upstream(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.spec.relations.iter().map(|(_, id)| *id)
+    }
+
+    /// What its dependents see as its watermark.
+    pub(crate) fn watermark(&self) -> Option<i64> {
+        self.stages.output_watermark()
+    }
+}
+
+/// What a step changed in an upstream relation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UpstreamChange {
+    /// The change.
+    pub(crate) deltas: Vec<Delta>,
+    /// The watermark of the relation's event time column after the step (µs).
+    pub(crate) watermark: Option<i64>,
+}

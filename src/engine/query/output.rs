@@ -1,0 +1,220 @@
+//! Where a query's result goes: a stored view with its subscribers, or a sink's outbox.
+
+use std::sync::Arc;
+
+use highwater_connectors::format;
+use highwater_connectors::sink::SinkMode;
+use highwater_storage::ObjectProgress;
+use parking_lot::Mutex;
+
+use super::spec::{EngineParts, QuerySpec, SinkTarget, Target};
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::lane::queue::Signal;
+use crate::engine::sink::outbox::{FrozenOutbox, Outbox};
+use crate::engine::sink::rows::Shape;
+use crate::engine::sink::worker::{SinkState, SinkWorker};
+use crate::engine::status::SinkStatus;
+use crate::engine::subscribe::Subscribers;
+use crate::engine::view::{FrozenView, ViewChange, ViewLayout, ViewStore};
+
+/// A stored view as steps, reads and checkpoints share it.
+pub(crate) struct SharedView {
+    /// Its rows.
+    pub(crate) rows: Mutex<ViewStore>,
+    /// Who listens to its changes.
+    pub(crate) subscribers: Subscribers,
+}
+
+/// The result's place.
+pub(crate) enum Output {
+    /// A stored view.
+    View(Arc<SharedView>),
+    /// A sink.
+    Sink(SinkOutput),
+}
+
+/// A sink's outbox and its thread.
+pub(crate) struct SinkOutput {
+    shape: Shape,
+    /// Rows on their way out.
+    pub(crate) outbox: Arc<Outbox>,
+    worker: Option<SinkWorker>,
+}
+
+/// What a step makes of its result before it becomes visible.
+pub(crate) enum Prepared {
+    /// Encoded view rows, with the deltas for subscribers.
+    View(ViewChange, Vec<Delta>),
+    /// Nothing more to do: the rows are in the outbox.
+    Sink,
+}
+
+/// What a checkpoint writes of an output.
+pub(crate) enum FrozenOutput {
+    /// Of a failed query.
+    Nothing,
+    /// Changed rows of a view.
+    View(Arc<SharedView>, Option<FrozenView>),
+    /// Unconfirmed rows of a sink.
+    Sink(Arc<Outbox>, Option<FrozenOutbox>),
+}
+
+impl Output {
+    /// The output with what the last checkpoint left.
+    ///
+    /// # Errors
+    /// What cannot be restored exactly (INV-6).
+    pub(crate) fn open(
+        spec: &QuerySpec,
+        parts: &EngineParts,
+        found: &ObjectProgress,
+    ) -> Result<Self, EngineError> {
+        match &spec.target {
+            Target::View => {
+                let root = spec.plan.root();
+                let layout = ViewLayout::choose(root.key.as_deref(), root.append_only);
+                let rows = ViewStore::open(
+                    Arc::clone(&parts.store),
+                    spec.id,
+                    Arc::clone(&root.schema),
+                    layout,
+                )?;
+                Ok(Self::View(Arc::new(SharedView {
+                    rows: Mutex::new(rows),
+                    subscribers: Subscribers::default(),
+                })))
+            }
+            Target::Sink(target) => SinkOutput::open(spec, target, parts, found).map(Self::Sink),
+        }
+    }
+
+    /// Starts delivering, for a sink.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub(crate) fn start(&mut self, spec: &QuerySpec, signal: &Arc<Signal>) -> Result<(), EngineError> {
+        let (Self::Sink(sink), Target::Sink(target)) = (self, &spec.target) else {
+            return Ok(());
+        };
+        let (connector, options, name) = (
+            Arc::clone(&target.connector),
+            target.options.clone(),
+            spec.name.clone(),
+        );
+        let make = Box::new(move || connector.open(&name, &options));
+        let worker = SinkWorker::start(&spec.name, make, Arc::clone(&sink.outbox), Arc::clone(signal))?;
+        sink.worker = Some(worker);
+        Ok(())
+    }
+
+    /// Stops delivering.
+    pub(crate) fn stop(&mut self) {
+        if let Self::Sink(sink) = self {
+            sink.worker = None;
+        }
+    }
+
+    /// Whether the pipeline must wait for this output.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Self::View(_) => false,
+            Self::Sink(sink) => sink.outbox.is_full(),
+        }
+    }
+
+    /// Encodes a step's change of a view; puts a sink's rows into the outbox.
+    ///
+    /// # Errors
+    /// Changes that the output cannot take.
+    pub(crate) fn prepare(&self, spec: &QuerySpec, deltas: Vec<Delta>) -> Result<Prepared, EngineError> {
+        match self {
+            Self::View(view) => {
+                let change = view.rows.lock().prepare(&deltas)?;
+                Ok(Prepared::View(change, deltas))
+            }
+            Self::Sink(sink) => {
+                if let Some(rows) = sink.shape.rows(&spec.plan.root().schema, &deltas)? {
+                    sink.outbox.append(rows);
+                }
+                Ok(Prepared::Sink)
+            }
+        }
+    }
+
+    /// Makes a prepared change visible; called with the publish lock held.
+    pub(crate) fn publish(&self, prepared: Prepared, step: u64) {
+        if let (Self::View(view), Prepared::View(change, deltas)) = (self, prepared) {
+            view.rows.lock().apply(change);
+            view.subscribers.send(step, deltas);
+        }
+    }
+
+    /// Takes what changed since the last freeze.
+    pub(crate) fn freeze(&self) -> FrozenOutput {
+        match self {
+            Self::View(view) => FrozenOutput::View(Arc::clone(view), view.rows.lock().freeze()),
+            Self::Sink(sink) => FrozenOutput::Sink(Arc::clone(&sink.outbox), sink.outbox.freeze()),
+        }
+    }
+
+    /// Whether there is something for a checkpoint that no step has made: confirmations of a sink.
+    pub(crate) fn is_unrecorded(&self) -> bool {
+        matches!(self, Self::Sink(sink) if sink.outbox.is_unrecorded())
+    }
+
+    /// How a sink is.
+    pub(crate) fn sink_status(&self) -> Option<SinkStatus> {
+        let Self::Sink(sink) = self else { return None };
+        let (pending_bytes, pending_rows) = sink.outbox.pending();
+        let (state, error) = match sink.worker.as_ref().map(SinkWorker::state) {
+            None => ("stopped", None),
+            Some(SinkState::Running) => ("running", None),
+            Some(SinkState::Retrying(error)) => ("retrying", Some(error)),
+            Some(SinkState::Failed(error)) => ("failed", Some(error)),
+        };
+        Some(SinkStatus {
+            state,
+            error,
+            pending_rows,
+            pending_bytes,
+            confirmed: sink.outbox.confirmed_seq(),
+        })
+    }
+
+    /// Rows of a view; rows made by a sink.
+    pub(crate) fn rows(&self) -> u64 {
+        match self {
+            Self::View(view) => view.rows.lock().rows(),
+            Self::Sink(sink) => sink.outbox.confirmed_seq() + sink.outbox.pending().1,
+        }
+    }
+}
+
+impl SinkOutput {
+    fn open(
+        spec: &QuerySpec,
+        target: &SinkTarget,
+        parts: &EngineParts,
+        found: &ObjectProgress,
+    ) -> Result<Self, EngineError> {
+        let schema = &spec.plan.root().schema;
+        let shape = match target.encoding.mode {
+            SinkMode::Append => Shape::Append,
+            SinkMode::Upsert => Shape::upsert(schema, target.encoding.key.clone())?,
+        };
+        let encoder = match &target.encode {
+            Some(encode) => Some(format::encoder(encode, &target.encoding, &target.format_options)?),
+            None => None,
+        };
+        let outbox = Arc::new(Outbox::new(spec.id, encoder, target.outbox_bytes_max));
+        if let Some(progress) = found.sink {
+            outbox.restore(progress, parts.store.snapshot().as_ref())?;
+        }
+        Ok(Self {
+            shape,
+            outbox,
+            worker: None,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! What a query is made from, and the parts of the engine that all queries share.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_connectors::format::EncodeOptions;
+use highwater_connectors::options::OptionMap;
+use highwater_connectors::sink::SinkConnector;
+use highwater_connectors::source::{RecoveryIdentity, SourceConnector};
+use highwater_sql::stream_plan::{NodeId, StreamPlan};
+use highwater_storage::{ObjectId, Store};
+
+use crate::engine::clock::Clock;
+use crate::engine::errors_log::ErrorLog;
+use crate::engine::lane::pool::LanePool;
+use crate::engine::lane::scan::ScanSpec;
+use crate::engine::source_settings::SourceSettings;
+
+/// A view or sink to run.
+pub(crate) struct QuerySpec {
+    /// Its number.
+    pub(crate) id: ObjectId,
+    /// Its name.
+    pub(crate) name: String,
+    /// What it computes.
+    pub(crate) plan: Arc<StreamPlan>,
+    /// The sources that it reads.
+    pub(crate) sources: Vec<SourceBinding>,
+    /// The stored relations that it reads: plan node and relation.
+    pub(crate) relations: Vec<(NodeId, ObjectId)>,
+    /// Where its result goes.
+    pub(crate) target: Target,
+}
+
+/// A source as one query reads it.
+pub(crate) struct SourceBinding {
+    /// The plan's scan.
+    pub(crate) node: NodeId,
+    /// The source's number.
+    pub(crate) id: ObjectId,
+    /// The source's name.
+    pub(crate) name: String,
+    /// Makes readers.
+    pub(crate) connector: Arc<dyn SourceConnector>,
+    /// The connector's own options.
+    pub(crate) options: OptionMap,
+    /// The engine's options.
+    pub(crate) settings: SourceSettings,
+    /// What is decoded and how.
+    pub(crate) scan: Arc<ScanSpec>,
+    /// What the positions belong to.
+    pub(crate) identity: RecoveryIdentity,
+}
+
+/// Where a result goes.
+pub(crate) enum Target {
+    /// Into a stored view.
+    View,
+    /// Out through a connector.
+    Sink(SinkTarget),
+}
+
+/// How a sink delivers.
+pub(crate) struct SinkTarget {
+    /// Makes clients.
+    pub(crate) connector: Arc<dyn SinkConnector>,
+    /// The connector's own options.
+    pub(crate) options: OptionMap,
+    /// The format's name; `None`: the connector takes no bytes.
+    pub(crate) encode: Option<String>,
+    /// The format's own options.
+    pub(crate) format_options: OptionMap,
+    /// Columns, mode and key.
+    pub(crate) encoding: EncodeOptions,
+    /// Unconfirmed bytes at which the pipeline waits.
+    pub(crate) outbox_bytes_max: usize,
+}
+
+/// What all queries share.
+#[derive(Clone)]
+pub(crate) struct EngineParts {
+    /// Where everything is kept.
+    pub(crate) store: Arc<dyn Store>,
+    /// The lane threads.
+    pub(crate) lanes: Arc<LanePool>,
+    /// Runs shards of operators.
+    pub(crate) shards: Arc<rayon::ThreadPool>,
+    /// The wall clock.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Bad records.
+    pub(crate) errors: Arc<ErrorLog>,
+    /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
+    pub(crate) publish: Arc<parking_lot::RwLock<()>>,
+}
+
+/// Next offsets by partition number, for people.
+pub(crate) type OffsetsByPartition = BTreeMap<i32, i64>;

@@ -1,0 +1,308 @@
+//! The operators of a query behind its lanes, in plan order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use highwater_sql::stream_plan::{NodeId, PlanNode, StreamOp, StreamPlan};
+use highwater_storage::{ObjectId, ObjectProgress, OperatorHeader, OperatorId, Snapshot};
+
+use super::UpstreamChange;
+use super::header::QueryHeader;
+use super::intake::Intake;
+use super::spec::QuerySpec;
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::lane::prefix::Prefix;
+use crate::engine::operators::aggregate::AggregateOperator;
+use crate::engine::operators::{FrozenState, Operator, OperatorStats, StateAddress, StepContext, stateless};
+use crate::engine::status::OperatorStatus;
+
+/// The nodes of a plan that run in steps.
+pub(crate) struct Stages {
+    plan: Arc<StreamPlan>,
+    /// Stored relations by node.
+    relations: HashMap<NodeId, ObjectId>,
+    /// Nodes that run on lanes.
+    on_lane: Vec<bool>,
+    /// Stateful operators by node.
+    operators: HashMap<NodeId, Box<dyn Operator>>,
+    /// Watermark of each node's output at the end of the last step (µs).
+    watermarks: Vec<Option<i64>>,
+    /// Watermarks of the scans as of the coming step.
+    source_watermarks: HashMap<NodeId, Option<i64>>,
+    has_stepped: bool,
+}
+
+impl Stages {
+    /// Operators without state, each in `shards` parts.
+    ///
+    /// # Errors
+    /// Types that an operator cannot take.
+    pub(crate) fn new(spec: &QuerySpec, shards: usize) -> Result<Self, EngineError> {
+        let plan = Arc::clone(&spec.plan);
+        let mut on_lane = vec![false; plan.nodes.len()];
+        let mut operators: HashMap<NodeId, Box<dyn Operator>> = HashMap::new();
+        for (id, node) in plan.nodes.iter().enumerate() {
+            match &node.op {
+                StreamOp::SourceScan(_) => {
+                    Prefix::lane_nodes(&plan, id)
+                        .into_iter()
+                        .for_each(|node| on_lane[node] = true);
+                }
+                StreamOp::Aggregate(aggregate) => {
+                    let input = &plan.nodes[node.inputs[0]];
+                    let output = Arc::clone(&node.schema);
+                    let operator = AggregateOperator::try_new(
+                        aggregate,
+                        &input.schema,
+                        input.append_only,
+                        output,
+                        shards,
+                    )?;
+                    operators.insert(id, Box::new(operator));
+                }
+                _ => {}
+            }
+        }
+        let watermarks = vec![None; plan.nodes.len()];
+        Ok(Self {
+            plan,
+            relations: spec.relations.iter().copied().collect(),
+            on_lane,
+            operators,
+            watermarks,
+            source_watermarks: HashMap::new(),
+            has_stepped: false,
+        })
+    }
+
+    /// Loads the operators' states.
+    ///
+    /// # Errors
+    /// A state that another plan wrote, named by its operator; one that cannot be read exactly (INV-6).
+    pub(crate) fn restore(
+        &mut self,
+        object: ObjectId,
+        found: &ObjectProgress,
+        snapshot: &dyn Snapshot,
+    ) -> Result<(), EngineError> {
+        self.has_stepped = true;
+        for (node, operator) in &mut self.operators {
+            let id = operator_id(*node);
+            let expected = header(&self.plan.nodes[*node]);
+            match found.operators.iter().find(|(recorded, _)| *recorded == id) {
+                Some((_, recorded)) if recorded.fingerprint == expected.fingerprint => {}
+                recorded => {
+                    let was = recorded.map_or("nothing", |(_, recorded)| recorded.description.as_str());
+                    return Err(EngineError::recovery(
+                        "the plan of a query has changed since its last checkpoint",
+                    )
+                    .with_detail(format!(
+                        "Operator {node} is {}; its state was written by {was}.",
+                        expected.description
+                    ))
+                    .with_hint(
+                        "Drop the view and create it again, or go back to the version that wrote it.",
+                    ));
+                }
+            }
+            operator.restore(StateAddress { object, operator: id }, snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// Takes over the watermarks that were recorded with the intakes, so that what was closed stays closed.
+    pub(crate) fn restore_watermarks(&mut self, intakes: &[Intake], header: Option<&QueryHeader>) {
+        for intake in intakes {
+            self.set_source_watermark(intake.scan_node(), intake.watermark());
+        }
+        for (node, relation) in &self.relations {
+            self.watermarks[*node] = header.and_then(|header| header.watermark(*relation));
+        }
+        for id in 0..self.plan.nodes.len() {
+            self.watermarks[id] = self.watermark_of(id, &HashMap::new());
+        }
+    }
+
+    /// The watermarks of the relations that it reads, for the header.
+    pub(crate) fn relation_watermarks(&self) -> impl Iterator<Item = (ObjectId, Option<i64>)> + '_ {
+        self.relations
+            .iter()
+            .map(|(node, relation)| (*relation, self.watermarks[*node]))
+    }
+
+    /// The watermark of a scan in the coming step.
+    pub(crate) fn set_source_watermark(&mut self, scan: NodeId, watermark: Option<i64>) {
+        self.source_watermarks.insert(scan, watermark);
+    }
+
+    /// The watermark of the result (µs).
+    pub(crate) fn output_watermark(&self) -> Option<i64> {
+        self.watermarks.last().copied().flatten()
+    }
+
+    /// Runs every operator once.
+    ///
+    /// # Errors
+    /// What fails on a row; the query then stops.
+    pub(crate) fn step(
+        &mut self,
+        mut outputs: HashMap<NodeId, Vec<Delta>>,
+        upstream: &HashMap<ObjectId, UpstreamChange>,
+        shards: &rayon::ThreadPool,
+    ) -> Result<Vec<Delta>, EngineError> {
+        let plan = Arc::clone(&self.plan);
+        for (id, node) in plan.nodes.iter().enumerate() {
+            let closed_to = self.watermarks[id];
+            self.watermarks[id] = self.watermark_of(id, upstream).max(closed_to);
+            if self.on_lane[id] {
+                continue;
+            }
+            let context = StepContext {
+                closed_to,
+                watermark: self.watermarks[id],
+                shards,
+            };
+            let output = self.run(id, node, &outputs, upstream, &context)?;
+            outputs.insert(id, output);
+        }
+        self.has_stepped = true;
+        Ok(outputs.remove(&(plan.nodes.len() - 1)).unwrap_or_default())
+    }
+
+    fn run(
+        &mut self,
+        id: NodeId,
+        node: &PlanNode,
+        outputs: &HashMap<NodeId, Vec<Delta>>,
+        upstream: &HashMap<ObjectId, UpstreamChange>,
+        context: &StepContext<'_>,
+    ) -> Result<Vec<Delta>, EngineError> {
+        const NONE: &[Delta] = &[];
+        let input = |index: usize| {
+            let from = node.inputs.get(index).and_then(|from| outputs.get(from));
+            from.map_or(NONE, Vec::as_slice)
+        };
+        let each = |run: &dyn Fn(&Delta) -> Result<Delta, EngineError>| {
+            let all = input(0).iter().map(run);
+            all.filter(|delta| delta.as_ref().map_or(true, |delta| delta.num_rows() > 0))
+                .collect()
+        };
+        match &node.op {
+            StreamOp::SourceScan(_) => Ok(Vec::new()),
+            StreamOp::RelationScan { columns, .. } => {
+                let change = self
+                    .relations
+                    .get(&id)
+                    .and_then(|relation| upstream.get(relation));
+                let deltas = change.map_or(NONE, |change| change.deltas.as_slice());
+                deltas.iter().map(|delta| Ok(delta.project(columns)?)).collect()
+            }
+            StreamOp::Filter(predicate) => each(&|delta| stateless::filter(predicate, delta)),
+            StreamOp::Project(exprs) => each(&|delta| stateless::project(exprs, &node.schema, delta)),
+            StreamOp::Window { time, kind } => {
+                each(&|delta| stateless::window(*time, *kind, &node.schema, delta))
+            }
+            StreamOp::Union => {
+                let all: Vec<Delta> = (0..node.inputs.len()).flat_map(input).cloned().collect();
+                stateless::union(&node.schema, &all)
+            }
+            StreamOp::Aggregate(_) => {
+                let operator = self
+                    .operators
+                    .get_mut(&id)
+                    .expect("every aggregate has its operator");
+                operator.step(context, input(0))
+            }
+        }
+    }
+
+    fn watermark_of(&self, id: NodeId, upstream: &HashMap<ObjectId, UpstreamChange>) -> Option<i64> {
+        let node = &self.plan.nodes[id];
+        match &node.op {
+            StreamOp::SourceScan(_) => self.source_watermarks.get(&id).copied().flatten(),
+            StreamOp::RelationScan { .. } => {
+                let change = self
+                    .relations
+                    .get(&id)
+                    .and_then(|relation| upstream.get(relation));
+                change.and_then(|change| change.watermark).or(self.watermarks[id])
+            }
+            _ => node
+                .inputs
+                .iter()
+                .map(|input| self.watermarks[*input])
+                .min()
+                .flatten(),
+        }
+    }
+
+    /// Whether the query must take a step without any input: global aggregates have a row for no rows.
+    pub(crate) fn needs_first_step(&self) -> bool {
+        !self.has_stepped
+    }
+
+    /// Takes what changed since the last freeze.
+    pub(crate) fn freeze(&mut self) -> Vec<(OperatorId, Box<dyn FrozenState>)> {
+        let frozen = self
+            .operators
+            .iter_mut()
+            .filter_map(|(node, operator)| Some((operator_id(*node), operator.freeze()?)));
+        frozen.collect()
+    }
+
+    /// What a checkpoint records of each operator's plan.
+    pub(crate) fn headers(&self) -> Vec<(OperatorId, OperatorHeader)> {
+        self.operators
+            .keys()
+            .map(|node| (operator_id(*node), header(&self.plan.nodes[*node])))
+            .collect()
+    }
+
+    /// Figures per stateful operator.
+    pub(crate) fn status(&self) -> Vec<OperatorStatus> {
+        let mut all: Vec<_> = self
+            .operators
+            .iter()
+            .map(|(node, operator)| OperatorStatus {
+                node: *node,
+                description: self.plan.nodes[*node].fingerprint.clone(),
+                stats: operator.stats(),
+                watermark_us: self.watermarks[*node],
+            })
+            .collect();
+        all.sort_by_key(|status| status.node);
+        all
+    }
+
+    /// Figures of all operators together.
+    pub(crate) fn stats(&self) -> OperatorStats {
+        let mut sum = OperatorStats::default();
+        for stats in self.operators.values().map(|operator| operator.stats()) {
+            sum.rows_in += stats.rows_in;
+            sum.rows_out += stats.rows_out;
+            sum.state_rows += stats.state_rows;
+            sum.state_bytes += stats.state_bytes;
+            sum.late_rows += stats.late_rows;
+        }
+        sum
+    }
+}
+
+fn operator_id(node: NodeId) -> OperatorId {
+    OperatorId(u16::try_from(node).unwrap_or(u16::MAX))
+}
+
+fn header(node: &PlanNode) -> OperatorHeader {
+    OperatorHeader {
+        fingerprint: fnv1a(node.fingerprint.as_bytes()),
+        description: node.fingerprint.clone(),
+    }
+}
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo): stable across versions and machines.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

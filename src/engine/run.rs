@@ -1,0 +1,343 @@
+//! The running engine of one database: its pipelines, and which query runs in which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater_storage::{Epoch, ObjectId, Store};
+
+use super::clock::Clock;
+use super::error::EngineError;
+use super::errors_log::ErrorLog;
+use super::lane::pool::LanePool;
+use super::pipeline::checkpoint::Checkpointer;
+use super::pipeline::{Command, Pipeline, PipelineOptions, PipelineStatus};
+use super::query::Query;
+use super::query::output::{Output, SharedView};
+use super::query::spec::{EngineParts, QuerySpec};
+
+/// How an engine is started.
+pub(crate) struct EngineOptions {
+    /// Where everything is kept.
+    pub(crate) store: Arc<dyn Store>,
+    /// Lane threads.
+    pub(crate) lane_threads: usize,
+    /// Threads for shards of operators.
+    pub(crate) shard_threads: usize,
+    /// Time between checkpoints.
+    pub(crate) checkpoint_interval: Duration,
+    /// The last epoch that any checkpoint wrote.
+    pub(crate) last_epoch: Epoch,
+    /// The wall clock.
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A running engine.
+pub(crate) struct Engine {
+    options: PipelineOptions,
+    state: tokio::sync::Mutex<EngineState>,
+    views: parking_lot::RwLock<BTreeMap<ObjectId, Arc<SharedView>>>,
+}
+
+#[derive(Default)]
+struct EngineState {
+    pipelines: BTreeMap<u32, Arc<Pipeline>>,
+    next_pipeline: u32,
+    /// Which pipeline runs a query.
+    homes: BTreeMap<ObjectId, u32>,
+    /// Queries that could not be started, with the reason.
+    broken: BTreeMap<ObjectId, (String, EngineError)>,
+}
+
+impl Engine {
+    /// Starts the threads; no query runs yet.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread, or the error log cannot be read.
+    pub(crate) fn start(options: EngineOptions) -> Result<Self, EngineError> {
+        let no_thread =
+            |error: &dyn std::fmt::Display| EngineError::new("53000", format!("no thread: {error}"));
+        let errors = ErrorLog::load(options.store.snapshot().as_ref())?;
+        let shards = rayon::ThreadPoolBuilder::new()
+            .num_threads(options.shard_threads)
+            .thread_name(|number| format!("hw-shard-{number}"))
+            .build()
+            .map_err(|error| no_thread(&error))?;
+        let parts = EngineParts {
+            store: options.store,
+            lanes: Arc::new(LanePool::start(options.lane_threads).map_err(|error| no_thread(&error))?),
+            shards: Arc::new(shards),
+            clock: options.clock,
+            errors: Arc::new(errors),
+            publish: Arc::default(),
+        };
+        let checkpointer = Arc::new(Checkpointer::start(&parts, options.last_epoch)?);
+        Ok(Self {
+            options: PipelineOptions {
+                parts,
+                checkpointer,
+                checkpoint_interval: options.checkpoint_interval,
+            },
+            state: tokio::sync::Mutex::default(),
+            views: parking_lot::RwLock::default(),
+        })
+    }
+
+    /// What all queries share.
+    pub(crate) fn parts(&self) -> &EngineParts {
+        &self.options.parts
+    }
+
+    /// The rows of a view.
+    pub(crate) fn view(&self, id: ObjectId) -> Option<Arc<SharedView>> {
+        self.views.read().get(&id).cloned()
+    }
+
+    /// Runs a new query. Pipelines whose relations it connects become one.
+    ///
+    /// # Errors
+    /// What its first step meets; nothing of it stays.
+    pub(crate) async fn create(&self, spec: Arc<QuerySpec>) -> Result<(), EngineError> {
+        let mut state = self.state.lock().await;
+        if let Some((_, (name, error))) = spec
+            .relations
+            .iter()
+            .find_map(|(_, id)| state.broken.get_key_value(id))
+        {
+            return Err(EngineError::new("55000", format!("\"{name}\" does not run"))
+                .with_detail(error.message.clone()));
+        }
+        let query = Query::restore(Arc::clone(&spec), &self.options.parts)?;
+        let view = shared_view(&query);
+        let home = self.join_pipelines(&mut state, &spec).await?;
+        let pipeline = Arc::clone(&state.pipelines[&home]);
+        pipeline
+            .ask(|reply| Command::Attach(vec![query], reply))
+            .await??;
+        state.homes.insert(spec.id, home);
+        if let Some(view) = view {
+            self.views.write().insert(spec.id, view);
+        }
+        Ok(())
+    }
+
+    /// The pipeline of all relations that a query reads; merged into one where they are several.
+    async fn join_pipelines(&self, state: &mut EngineState, spec: &QuerySpec) -> Result<u32, EngineError> {
+        let homes: BTreeSet<u32> = spec
+            .relations
+            .iter()
+            .filter_map(|(_, id)| state.homes.get(id).copied())
+            .collect();
+        let mut homes = homes.into_iter();
+        let Some(home) = homes.next() else {
+            return self.new_pipeline(state);
+        };
+        for other in homes {
+            let Some(pipeline) = state.pipelines.remove(&other) else {
+                continue;
+            };
+            let moved = pipeline
+                .ask(|reply| Command::Release {
+                    checkpoint: true,
+                    reply,
+                })
+                .await??;
+            pipeline.join();
+            for query in &moved {
+                state.homes.insert(query.spec.id, home);
+            }
+            state.pipelines[&home]
+                .ask(|reply| Command::Attach(moved, reply))
+                .await??;
+        }
+        Ok(home)
+    }
+
+    fn new_pipeline(&self, state: &mut EngineState) -> Result<u32, EngineError> {
+        let number = state.next_pipeline;
+        state.next_pipeline += 1;
+        let pipeline = Pipeline::start(number, self.options.clone())?;
+        state.pipelines.insert(number, Arc::new(pipeline));
+        Ok(number)
+    }
+
+    /// Runs recorded queries again, given in the order of their creation. A pipeline of which one query cannot be
+    /// restored exactly does not start (INV-6); the others do.
+    ///
+    /// # Errors
+    /// When the operating system gives no thread.
+    pub(crate) async fn recover(&self, specs: Vec<Arc<QuerySpec>>) -> Result<(), EngineError> {
+        let mut state = self.state.lock().await;
+        for group in connected(specs) {
+            let restored: Result<Vec<Query>, (usize, EngineError)> = group
+                .iter()
+                .enumerate()
+                .map(|(at, spec)| {
+                    Query::restore(Arc::clone(spec), &self.options.parts).map_err(|error| (at, error))
+                })
+                .collect();
+            match restored {
+                Ok(queries) => self.start_group(&mut state, queries).await?,
+                Err((at, error)) => self.break_group(&mut state, &group, at, &error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_group(&self, state: &mut EngineState, queries: Vec<Query>) -> Result<(), EngineError> {
+        let home = self.new_pipeline(state)?;
+        for query in &queries {
+            state.homes.insert(query.spec.id, home);
+            if let Some(view) = shared_view(query) {
+                self.views.write().insert(query.spec.id, view);
+            }
+        }
+        state.pipelines[&home]
+            .ask(|reply| Command::Attach(queries, reply))
+            .await?
+    }
+
+    fn break_group(&self, state: &mut EngineState, group: &[Arc<QuerySpec>], at: usize, error: &EngineError) {
+        tracing::error!(query = %group[at].name, error = %error, "pipeline not started");
+        for (place, spec) in group.iter().enumerate() {
+            let reason = if place == at {
+                error.clone()
+            } else {
+                EngineError::recovery(format!(
+                    "\"{}\" of the same pipeline cannot be restored",
+                    group[at].name
+                ))
+                .with_detail(error.message.clone())
+            };
+            state.broken.insert(spec.id, (spec.name.clone(), reason));
+        }
+    }
+
+    /// Stops a query for good.
+    ///
+    /// # Errors
+    /// When its pipeline has ended.
+    pub(crate) async fn drop_query(&self, id: ObjectId) -> Result<(), EngineError> {
+        let mut state = self.state.lock().await;
+        self.take_out(&mut state, id).await
+    }
+
+    async fn take_out(&self, state: &mut EngineState, id: ObjectId) -> Result<(), EngineError> {
+        self.views.write().remove(&id);
+        state.broken.remove(&id);
+        let Some(home) = state.homes.remove(&id) else {
+            return Ok(());
+        };
+        let pipeline = Arc::clone(&state.pipelines[&home]);
+        drop(pipeline.ask(|reply| Command::Detach(id, reply)).await?);
+        if !state.homes.values().any(|other| *other == home) {
+            state.pipelines.remove(&home);
+            pipeline
+                .ask(|reply| Command::Release {
+                    checkpoint: false,
+                    reply,
+                })
+                .await??;
+            pipeline.join();
+        }
+        Ok(())
+    }
+
+    /// Whether a query stopped with an error or could not be started.
+    pub(crate) async fn has_failed(&self, id: ObjectId) -> bool {
+        let state = self.state.lock().await;
+        if state.broken.contains_key(&id) {
+            return true;
+        }
+        let Some(pipeline) = state.homes.get(&id).and_then(|home| state.pipelines.get(home)) else {
+            return true;
+        };
+        let status = pipeline.ask(Command::Status).await;
+        status.is_ok_and(|status| {
+            status
+                .queries
+                .iter()
+                .any(|query| query.id == id && query.failure.is_some())
+        })
+    }
+
+    /// Makes every step so far durable; returns the last epoch.
+    ///
+    /// # Errors
+    /// When a checkpoint fails.
+    pub(crate) async fn checkpoint(&self) -> Result<u64, EngineError> {
+        let pipelines: Vec<_> = self.state.lock().await.pipelines.values().cloned().collect();
+        let mut epoch = 0;
+        for pipeline in pipelines {
+            epoch = epoch.max(pipeline.ask(Command::Checkpoint).await??);
+        }
+        Ok(epoch)
+    }
+
+    /// How every pipeline is.
+    pub(crate) async fn status(&self) -> Vec<PipelineStatus> {
+        let pipelines: Vec<_> = self.state.lock().await.pipelines.values().cloned().collect();
+        let mut all = Vec::with_capacity(pipelines.len());
+        for pipeline in pipelines {
+            if let Ok(status) = pipeline.ask(Command::Status).await {
+                all.push(status);
+            }
+        }
+        all
+    }
+
+    /// Queries that could not be started, with the reason.
+    pub(crate) async fn broken(&self) -> Vec<(String, EngineError)> {
+        self.state.lock().await.broken.values().cloned().collect()
+    }
+
+    /// Stops all pipelines after a last checkpoint.
+    ///
+    /// # Errors
+    /// When a last checkpoint fails; everything is stopped all the same.
+    pub(crate) async fn close(&self) -> Result<(), EngineError> {
+        let mut state = self.state.lock().await;
+        let mut outcome = Ok(());
+        for pipeline in std::mem::take(&mut state.pipelines).into_values() {
+            match pipeline
+                .ask(|reply| Command::Release {
+                    checkpoint: true,
+                    reply,
+                })
+                .await
+            {
+                Ok(Ok(queries)) => drop(queries),
+                Ok(Err(error)) | Err(error) => outcome = outcome.and(Err(error)),
+            }
+            pipeline.join();
+        }
+        state.homes.clear();
+        outcome
+    }
+}
+
+fn shared_view(query: &Query) -> Option<Arc<SharedView>> {
+    match &query.output {
+        Output::View(view) => Some(Arc::clone(view)),
+        Output::Sink(_) => None,
+    }
+}
+
+/// Groups queries that are connected through relations, keeping their order.
+fn connected(specs: Vec<Arc<QuerySpec>>) -> Vec<Vec<Arc<QuerySpec>>> {
+    let mut groups: Vec<Vec<Arc<QuerySpec>>> = Vec::new();
+    for spec in specs {
+        let reads = |group: &Vec<Arc<QuerySpec>>| {
+            group
+                .iter()
+                .any(|other| spec.relations.iter().any(|(_, id)| *id == other.id))
+        };
+        let (joined, mut apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(reads);
+        let mut group: Vec<_> = joined.into_iter().flatten().collect();
+        group.push(spec);
+        group.sort_by_key(|spec| spec.id);
+        apart.push(group);
+        groups = apart;
+    }
+    groups
+}

@@ -1,0 +1,106 @@
+//! Figures for people: what `SHOW` and the `hw.*` tables show of running queries.
+
+use highwater_storage::ObjectId;
+
+use super::error::EngineError;
+use super::lane::queue::LaneCounts;
+use super::operators::OperatorStats;
+
+/// One partition as one query reads it.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneStatus {
+    /// The source.
+    pub(crate) source: String,
+    /// The view or sink.
+    pub(crate) query: String,
+    /// The partition number.
+    pub(crate) partition: i32,
+    /// Next offset: one past the last row taken.
+    pub(crate) position: i64,
+    /// The same as of the last durable checkpoint.
+    pub(crate) durable_offset: Option<i64>,
+    /// One past the last record of the partition, as last heard.
+    pub(crate) end_offset: Option<i64>,
+    /// The partition's watermark (µs).
+    pub(crate) watermark_us: Option<i64>,
+    /// Whether it is left out of the source's watermark.
+    pub(crate) idle: bool,
+    /// Why it stands still, if it does.
+    pub(crate) paused: Option<String>,
+    /// How its records add up since the start of the process.
+    pub(crate) counts: LaneCounts,
+    /// The last error.
+    pub(crate) last_error: Option<String>,
+}
+
+/// One operator of a query.
+#[derive(Debug, Clone)]
+pub(crate) struct OperatorStatus {
+    /// Its place in the plan.
+    pub(crate) node: usize,
+    /// What it is.
+    pub(crate) description: String,
+    /// Its figures.
+    pub(crate) stats: OperatorStats,
+    /// Its watermark (µs).
+    pub(crate) watermark_us: Option<i64>,
+}
+
+/// One query.
+#[derive(Debug, Clone)]
+pub(crate) struct QueryStatus {
+    /// Its number.
+    pub(crate) id: ObjectId,
+    /// Its name.
+    pub(crate) name: String,
+    /// Whether it is a sink.
+    pub(crate) is_sink: bool,
+    /// Why it stopped, if it did.
+    pub(crate) failure: Option<EngineError>,
+    /// The watermark of its result (µs).
+    pub(crate) watermark_us: Option<i64>,
+    /// Its lanes.
+    pub(crate) lanes: Vec<LaneStatus>,
+    /// Its operators.
+    pub(crate) operators: Vec<OperatorStatus>,
+    /// Rows of a view (for a sink: rows made so far).
+    pub(crate) rows: u64,
+    /// For a sink: what waits, and how it is.
+    pub(crate) sink: Option<SinkStatus>,
+    /// Whether all its sources are bounded and taken to their end.
+    pub(crate) is_ended: bool,
+}
+
+/// The delivery of a sink.
+#[derive(Debug, Clone)]
+pub(crate) struct SinkStatus {
+    /// `running`, `retrying` or `failed`.
+    pub(crate) state: &'static str,
+    /// The last error.
+    pub(crate) error: Option<EngineError>,
+    /// Rows that are not confirmed.
+    pub(crate) pending_rows: u64,
+    /// Their bytes.
+    pub(crate) pending_bytes: u64,
+    /// Rows confirmed, over all runs.
+    pub(crate) confirmed: u64,
+}
+
+/// A pipeline's checkpoints.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CheckpointStatus {
+    /// The last durable epoch.
+    pub(crate) epoch: u64,
+    /// How long the step thread stood still for the last freeze (µs).
+    pub(crate) freeze_us: u64,
+    /// The longest freeze so far (µs).
+    pub(crate) freeze_max_us: u64,
+    /// How long building and writing the last one took (µs).
+    pub(crate) write_us: u64,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// When it became durable (µs since the epoch).
+    pub(crate) at_us: i64,
+    /// Why the last one failed, if it did.
+    pub(crate) failure: Option<EngineError>,
+}

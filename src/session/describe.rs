@@ -1,0 +1,218 @@
+//! SHOW, DESCRIBE and EXPLAIN.
+
+use highwater_connectors::format;
+use highwater_connectors::options::{self, OptionSpec, is_secret};
+use highwater_sql::catalog::{Object, ObjectBody};
+use highwater_sql::explain::explain as explain_plan;
+use highwater_sql::plan::{self, schema_of_source, sql_type_name};
+use highwater_sql::show::masked;
+use highwater_sql::statement::{ObjectKind, Show, Statement};
+
+use super::{Outcome, select};
+use crate::database::{Database, SINK_OPTIONS, options_of};
+use crate::engine::source_settings::SOURCE_OPTIONS;
+use crate::error::{Error, Result};
+
+/// `SHOW …`
+pub(super) async fn show(database: &Database, show: &Show) -> Result<Outcome> {
+    match show {
+        Show::Objects(kind) => objects(database, *kind),
+        // There are none yet; psql's users ask all the same.
+        Show::Tables => Outcome::text_rows("SHOW", &["name"], Vec::new()),
+        Show::Create { kind, name, position } => create(database, *kind, name, *position),
+        Show::Lanes(None) => {
+            select::show(
+                database,
+                "SELECT * FROM hw.lanes ORDER BY source, query, partition",
+            )
+            .await
+        }
+        Show::Lanes(Some(source)) => {
+            database
+                .shared
+                .catalog()
+                .resolve_kind(source, ObjectKind::Source, "SHOW LANES FROM")?;
+            let text = source.replace('\'', "''");
+            let sql = format!("SELECT * FROM hw.lanes WHERE source = '{text}' ORDER BY query, partition");
+            select::show(database, &sql).await
+        }
+        Show::Watermarks => {
+            let sql = "SELECT source, query, partition, watermark, idle FROM hw.lanes ORDER BY source, query, partition";
+            select::show(database, sql).await
+        }
+        Show::Jobs => select::show(database, "SELECT * FROM hw.queries ORDER BY name").await,
+        Show::Options(connector) => connector_options(database, connector),
+        Show::Setting(name) => Err(Error::new(
+            "42704",
+            format!("unrecognized configuration parameter \"{name}\""),
+        )),
+    }
+}
+
+fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
+    let catalog = database.shared.catalog();
+    let rows = catalog
+        .iter()
+        .filter(|object| object.body.kind() == kind)
+        .map(|object| {
+            let detail = match &object.body {
+                ObjectBody::Source(source) => source.connector.clone(),
+                ObjectBody::Sink(sink) => sink.connector.clone(),
+                ObjectBody::View(view) => view.query.clone(),
+                ObjectBody::MaterializedView(view) => view.query.clone(),
+            };
+            vec![Some(object.name.clone()), Some(detail)]
+        });
+    let second = match kind {
+        ObjectKind::Source | ObjectKind::Sink => "connector",
+        ObjectKind::View | ObjectKind::MaterializedView => "query",
+    };
+    Outcome::text_rows("SHOW", &["name", second], rows.collect())
+}
+
+fn create(database: &Database, kind: Option<ObjectKind>, name: &str, position: usize) -> Result<Outcome> {
+    let catalog = database.shared.catalog();
+    let object = match kind {
+        Some(kind) => catalog.resolve_kind(name, kind, "SHOW CREATE"),
+        None => catalog.resolve(name),
+    };
+    let object = object.map_err(|error| Error::from(error).at(Some(position)))?;
+    let specs = options_of(&database.shared.registry, &object.body);
+    let text = masked(&object.definition, &|option| is_secret(&specs, option));
+    let row = vec![Some(object.name.clone()), Some(text)];
+    Outcome::text_rows("SHOW", &["name", "create_statement"], vec![row])
+}
+
+fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
+    let registry = &database.shared.registry;
+    let mut rows = Vec::new();
+    let mut add = |of: &str, specs: &[OptionSpec]| {
+        for row in options::rows(specs) {
+            let required = if row.required { "yes" } else { "no" };
+            let cells = [
+                of,
+                row.name,
+                &row.aliases,
+                &row.kind,
+                row.default,
+                required,
+                row.doc,
+            ];
+            rows.push(cells.iter().map(|cell| Some((*cell).to_owned())).collect());
+        }
+    };
+    let source = registry.source(connector);
+    let sink = registry.sink(connector);
+    if let (Err(error), Err(_)) = (&source, &sink) {
+        return Err(error.clone().into());
+    }
+    if let Ok(source) = source {
+        add("source", source.options());
+        add("source", SOURCE_OPTIONS);
+    }
+    if let Ok(sink) = sink {
+        add("sink", sink.options());
+        add("sink", SINK_OPTIONS);
+    }
+    add("format json", format::options("json")?);
+    let columns = [
+        "of",
+        "option",
+        "aliases",
+        "value",
+        "default",
+        "required",
+        "description",
+    ];
+    Outcome::text_rows("SHOW", &columns, rows)
+}
+
+/// `DESCRIBE name`
+pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
+    let catalog = database.shared.catalog();
+    let object = catalog.resolve(name)?;
+    let rows = match &object.body {
+        ObjectBody::Source(source) => {
+            let extra = |index: usize| {
+                use highwater_sql::catalog::ColumnOrigin as Origin;
+                let watermark = source
+                    .watermark
+                    .as_ref()
+                    .filter(|watermark| watermark.column == index);
+                let origin = match &source.columns[index].origin {
+                    Origin::Field => None,
+                    Origin::Include(include) => Some(
+                        format!("INCLUDE {include:?}")
+                            .to_lowercase()
+                            .replace("include", "INCLUDE"),
+                    ),
+                    Origin::Generated(expression) => Some(format!("AS {expression}")),
+                };
+                watermark
+                    .map(|watermark| format!("WATERMARK AS {}", watermark.expression))
+                    .or(origin)
+            };
+            let schema = schema_of_source(source);
+            let fields = schema.fields().iter().enumerate();
+            fields
+                .map(|(index, field)| column_row(field, extra(index)))
+                .collect()
+        }
+        _ => schema_of(object)
+            .fields()
+            .iter()
+            .map(|field| column_row(field, None))
+            .collect(),
+    };
+    Outcome::text_rows("DESCRIBE", &["column", "type", "nullable", "extra"], rows)
+}
+
+fn schema_of(object: &Object) -> arrow::datatypes::SchemaRef {
+    match &object.body {
+        ObjectBody::Source(source) => schema_of_source(source),
+        ObjectBody::View(view) => view.schema.clone(),
+        ObjectBody::MaterializedView(view) => view.plan.root().schema.clone(),
+        ObjectBody::Sink(sink) => sink.plan.root().schema.clone(),
+    }
+}
+
+fn column_row(field: &arrow::datatypes::Field, extra: Option<String>) -> Vec<Option<String>> {
+    let nullable = if field.is_nullable() { "" } else { "not null" };
+    vec![
+        Some(field.name().clone()),
+        Some(sql_type_name(field.data_type())),
+        Some(nullable.to_owned()),
+        extra,
+    ]
+}
+
+/// `EXPLAIN [VERBOSE] …`
+pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool) -> Result<Outcome> {
+    let catalog = database.shared.catalog();
+    let text = match statement {
+        Statement::CreateMaterializedView(view) => {
+            let planned = plan::plan_view(&catalog, &view.query, &view.columns, view.emit_on_window_close)?;
+            explain_plan(&planned.plan, verbose)
+        }
+        Statement::CreateSink(sink) => {
+            let planned = plan::plan_view(&catalog, &sink.query, &[], sink.emit_on_window_close)?;
+            explain_plan(&planned.plan, verbose)
+        }
+        Statement::Query(query) => match plan::plan_view(&catalog, query, &[], false) {
+            Ok(planned) => explain_plan(&planned.plan, verbose),
+            // What a view cannot keep up to date can still be read once.
+            Err(_) => plan::plan_select(&catalog, query, &|_, _| None)?
+                .plan
+                .display_indent()
+                .to_string(),
+        },
+        _ => {
+            return Err(Error::new(
+                "0A000",
+                "EXPLAIN takes a query, CREATE MATERIALIZED VIEW or CREATE SINK",
+            ));
+        }
+    };
+    let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
+    Outcome::text_rows("EXPLAIN", &["QUERY PLAN"], rows)
+}

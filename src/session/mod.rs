@@ -1,0 +1,138 @@
+//! Sessions: the one way in for the shell, the wire and embedding programs.
+
+mod describe;
+mod outcome;
+mod select;
+
+use std::collections::BTreeMap;
+
+use highwater_sql::parse;
+use highwater_sql::statement::{Parsed, Show, Statement};
+use parking_lot::Mutex;
+
+pub use self::outcome::{Notice, Outcome, Rows};
+use crate::database::Database;
+use crate::error::{Error, Result};
+
+/// Statements run one after another, with settings of their own.
+pub struct Session {
+    database: Database,
+    settings: Mutex<BTreeMap<String, String>>,
+}
+
+/// Settings that `SET` takes, with their defaults.
+const SETTINGS: &[(&str, &str)] = &[
+    ("application_name", ""),
+    ("client_encoding", "UTF8"),
+    ("timezone", "UTC"),
+];
+
+impl Session {
+    /// A session on an open database.
+    pub(crate) fn new(database: Database) -> Self {
+        Self {
+            database,
+            settings: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The database.
+    #[must_use]
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Runs one or more statements, separated by semicolons, and stops at the first error. What the statements before
+    /// it did stays done.
+    ///
+    /// # Errors
+    /// What a statement reports; its position counts from the start of `sql`.
+    pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
+        let statements = parse::parse(sql)?;
+        let mut outcomes = Vec::with_capacity(statements.len());
+        for statement in &statements {
+            outcomes.push(self.run(statement).await?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Runs one parsed statement.
+    ///
+    /// # Errors
+    /// What the statement reports.
+    pub async fn run(&self, parsed: &Parsed) -> Result<Outcome> {
+        let database = &self.database;
+        match &parsed.statement {
+            Statement::CreateSource(source) => database.create_source(parsed, source).await,
+            Statement::CreateView(_) => database.create_view(parsed).await,
+            Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
+            Statement::CreateSink(_) => database.create_sink(parsed).await,
+            Statement::Drop(drop) => database.drop_objects(drop).await,
+            Statement::Query(query) => select::select(database, query).await,
+            Statement::Show(Show::Setting(name)) => self.show_setting(name),
+            Statement::Show(show) => describe::show(database, show).await,
+            Statement::Describe(name) => describe::describe(database, name),
+            Statement::Explain { verbose, statement } => describe::explain(database, statement, *verbose),
+            Statement::Checkpoint => {
+                database.checkpoint().await?;
+                Ok(Outcome::done("CHECKPOINT"))
+            }
+            Statement::Set { name, value } => self.set(name, value.as_deref()),
+            Statement::Resume { kind, name } => database.resume(*kind, name).await,
+            Statement::Subscribe(_) => Err(Error::new("0A000", "SUBSCRIBE is not supported here")
+                .with_hint("Use Database::subscribe of the embedding API, or SELECT from the view.")),
+        }
+    }
+
+    fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
+        let known = SETTINGS.iter().any(|(known, _)| *known == name);
+        if !known {
+            return Err(unknown_setting(name));
+        }
+        let allowed = match (name, value) {
+            ("client_encoding", Some(value)) => value.eq_ignore_ascii_case("utf8").then_some(()),
+            ("timezone", Some(value)) => value.eq_ignore_ascii_case("utc").then_some(()),
+            _ => Some(()),
+        };
+        if allowed.is_none() {
+            let value = value.unwrap_or_default();
+            return Err(Error::new(
+                "22023",
+                format!("invalid value for parameter \"{name}\": \"{value}\""),
+            ));
+        }
+        let mut settings = self.settings.lock();
+        match value {
+            Some(value) => settings.insert(name.to_owned(), value.to_owned()),
+            None => settings.remove(name),
+        };
+        Ok(Outcome::done("SET"))
+    }
+
+    fn show_setting(&self, name: &str) -> Result<Outcome> {
+        let own = self.settings.lock().get(name).cloned();
+        let session = SETTINGS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| (*value).to_owned());
+        let database = self
+            .database
+            .shared
+            .settings
+            .iter()
+            .find(|(known, _)| *known == name);
+        let value = own
+            .or(session)
+            .or_else(|| database.map(|(_, value)| value.clone()));
+        let value = value.ok_or_else(|| unknown_setting(name))?;
+        Outcome::text_rows("SHOW", &[name], vec![vec![Some(value)]])
+    }
+}
+
+fn unknown_setting(name: &str) -> Error {
+    Error::new(
+        "42704",
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
+    .with_hint("SELECT * FROM hw.settings lists those that there are.")
+}

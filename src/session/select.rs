@@ -1,0 +1,114 @@
+//! One-shot reads: plan, take a consistent view of what is read, run.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::DefaultTableSource;
+use datafusion::logical_expr::TableSource;
+use datafusion::sql::sqlparser::ast;
+use highwater_sql::catalog::{Catalog, ObjectBody};
+use highwater_sql::statement::Statement;
+use highwater_sql::{parse, plan};
+use highwater_storage::ObjectId;
+
+use super::{Outcome, Rows};
+use crate::database::Database;
+use crate::engine::view::ViewReader;
+use crate::error::{Error, Result};
+use crate::query::{self, ViewProvider};
+use crate::system;
+
+/// Runs a query and collects its rows.
+pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Outcome> {
+    let system = system::Snapshot::take(database, query).await?;
+    let shared = &database.shared;
+    let catalog = shared.catalog();
+    // All views are read as of one instant between two steps: none is published while the plan takes its readers.
+    let still = shared.engine.parts().publish.read();
+    let readers = RefCell::new(HashMap::<String, Arc<dyn TableProvider>>::new());
+    let failure = RefCell::new(None);
+    let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
+        let provider = match schema {
+            Some(system::SCHEMA) => system.table(name)?,
+            None | Some("public") => {
+                if let Some(known) = readers.borrow().get(name) {
+                    return Some(Arc::new(DefaultTableSource::new(Arc::clone(known))));
+                }
+                let reader = reader(database, &catalog, name)
+                    .map_err(|error| *failure.borrow_mut() = Some(error))
+                    .ok()??;
+                let provider: Arc<dyn TableProvider> = Arc::new(ViewProvider::new(reader));
+                readers
+                    .borrow_mut()
+                    .insert(name.to_owned(), Arc::clone(&provider));
+                provider
+            }
+            Some(_) => return None,
+        };
+        Some(Arc::new(DefaultTableSource::new(provider)))
+    };
+    let planned = plan::plan_select(&catalog, query, &resolver);
+    drop(still);
+    if let Some(error) = failure.into_inner() {
+        return Err(error);
+    }
+    let planned = planned?;
+    refuse_sources(&catalog, &planned.plan)?;
+    let (schema, batches) = query::collect(&shared.runtime, planned.plan, &planned.columns).await?;
+    let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
+    Ok(Outcome::rows(format!("SELECT {count}"), Rows { schema, batches }))
+}
+
+/// Runs a query of ours for a SHOW statement.
+pub(super) async fn show(database: &Database, sql: &str) -> Result<Outcome> {
+    let parsed = parse::parse(sql)?;
+    match parsed.first().map(|parsed| &parsed.statement) {
+        Some(Statement::Query(query)) => {
+            let outcome = select(database, query).await?;
+            Ok(Outcome {
+                tag: "SHOW".to_owned(),
+                ..outcome
+            })
+        }
+        _ => Err(Error::new("XX000", "a SHOW statement is no query")),
+    }
+}
+
+/// A reader of a materialized view; `None` for a name that is none.
+fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
+    let Some(object) = catalog.get(name) else {
+        return Ok(None);
+    };
+    let ObjectBody::MaterializedView(view) = &object.body else {
+        return Ok(None);
+    };
+    let id = ObjectId(object.id.0);
+    match database.shared.engine.view(id) {
+        Some(shared) => Ok(Some(shared.rows.lock().reader())),
+        // Nothing runs (read-only, or its pipeline did not start): the last checkpoint is there all the same.
+        None => Ok(Some(query::stored_view(
+            &database.shared.store,
+            id,
+            view.plan.root(),
+        )?)),
+    }
+}
+
+/// Sources are streams: nothing of them is stored.
+fn refuse_sources(catalog: &Catalog, plan: &datafusion::logical_expr::LogicalPlan) -> Result<()> {
+    for name in query::table_names(plan) {
+        if let Some(object) = catalog.get(&name)
+            && matches!(object.body, ObjectBody::Source(_))
+        {
+            return Err(Error::new(
+                "0A000",
+                format!("reading source \"{name}\" by SELECT is not supported"),
+            )
+            .with_detail("A source is a stream; its rows are not stored.")
+            .with_hint("Create a materialized view over it and read that."));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The `hw.*` tables: what runs, how far it is, what went wrong.
+
+mod tables;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
+use datafusion::sql::sqlparser::ast;
+use highwater_sql::catalog::Catalog;
+
+use crate::database::Database;
+use crate::engine::error::EngineError;
+use crate::engine::errors_log::ErrorRow;
+use crate::engine::pipeline::PipelineStatus;
+use crate::error::Result;
+
+/// The schema of the system tables.
+pub(crate) const SCHEMA: &str = "hw";
+
+/// What the system tables show, taken once per query.
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    catalog: Arc<Catalog>,
+    pipelines: Vec<PipelineStatus>,
+    broken: Vec<(String, EngineError)>,
+    errors: Vec<ErrorRow>,
+    settings: Vec<(&'static str, String)>,
+    stored_lanes: Vec<tables::StoredLane>,
+}
+
+impl Snapshot {
+    /// Asks the pipelines, if the query reads a system table at all.
+    pub(crate) async fn take(database: &Database, query: &ast::Query) -> Result<Self> {
+        let reads = ast::visit_relations(query, |name| {
+            let first = name.0.first().and_then(ast::ObjectNamePart::as_ident);
+            match first {
+                Some(ident) if name.0.len() > 1 && ident.value.eq_ignore_ascii_case(SCHEMA) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        });
+        if reads.is_continue() {
+            return Ok(Self::default());
+        }
+        let shared = &database.shared;
+        let pipelines = shared.engine.status().await;
+        let running: Vec<&str> = pipelines
+            .iter()
+            .flat_map(|pipeline| pipeline.queries.iter().map(|query| query.name.as_str()))
+            .collect();
+        Ok(Self {
+            catalog: shared.catalog(),
+            broken: shared.engine.broken().await,
+            errors: shared.engine.parts().errors.rows(),
+            settings: shared.settings.clone(),
+            stored_lanes: tables::stored_lanes(shared, &running).await?,
+            pipelines,
+        })
+    }
+
+    /// The system table of this name.
+    pub(crate) fn table(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let batch = match name {
+            "sources" => self.sources(),
+            "lanes" => self.lanes(),
+            "queries" => self.queries(),
+            "operators" => self.operators(),
+            "sinks" => self.sinks(),
+            "checkpoints" => self.checkpoints(),
+            "errors" => self.errors(),
+            "settings" => self.settings(),
+            "views" => self.views(),
+            _ => return None,
+        };
+        let table =
+            MemTable::try_new(batch.schema(), vec![vec![batch]]).expect("the batch has the table's schema");
+        Some(Arc::new(table))
+    }
+}

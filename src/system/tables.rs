@@ -1,0 +1,495 @@
+//! The rows of the system tables.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+};
+use arrow::record_batch::RecordBatch;
+use highwater_connectors::source::Positions;
+use highwater_sql::catalog::ObjectBody;
+use highwater_storage::{LaneProgress, progress};
+
+use super::Snapshot;
+use crate::database::{Shared, only_of};
+use crate::engine::status::{LaneStatus, QueryStatus};
+use crate::error::Result;
+
+/// How long a look at the end offsets of a source that does not run may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A lane that no pipeline runs (read-only, or its pipeline did not start), as its last checkpoint has it.
+pub(crate) struct StoredLane {
+    source: String,
+    query: String,
+    partition: i32,
+    progress: LaneProgress,
+    end_offset: Option<i64>,
+}
+
+/// The recorded lanes of queries that do not run, with the end offsets that the outside world tells now.
+///
+/// # Errors
+/// Progress that cannot be read.
+pub(super) async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<StoredLane>> {
+    let catalog = shared.catalog();
+    let snapshot = shared.store.snapshot();
+    let mut lanes = Vec::new();
+    let mut sources = std::collections::BTreeMap::new();
+    for object in catalog
+        .iter()
+        .filter(|object| !running.contains(&object.name.as_str()))
+    {
+        let found = progress::load(snapshot.as_ref(), highwater_storage::ObjectId(object.id.0))?;
+        for (source, partition, progress) in found.lanes {
+            let Some(source) = catalog.iter().find(|other| other.id.0 == source.0) else {
+                continue;
+            };
+            sources.insert(source.name.clone(), Arc::clone(source));
+            lanes.push(StoredLane {
+                source: source.name.clone(),
+                query: object.name.clone(),
+                partition: partition.0,
+                progress,
+                end_offset: None,
+            });
+        }
+    }
+    drop(snapshot);
+    for (name, source) in sources {
+        let ends = end_offsets(shared, &source.body).await;
+        for lane in lanes.iter_mut().filter(|lane| lane.source == name) {
+            let partition = highwater_connectors::source::PartitionId(lane.partition);
+            lane.end_offset = ends.get(&partition).copied();
+        }
+    }
+    Ok(lanes)
+}
+
+/// End offsets as the outside world tells them now; nothing if it does not answer.
+async fn end_offsets(shared: &Arc<Shared>, body: &ObjectBody) -> Positions {
+    let ObjectBody::Source(source) = body else {
+        return Positions::new();
+    };
+    let Ok(connector) = shared.registry.source(&source.connector).map(Arc::clone) else {
+        return Positions::new();
+    };
+    let options = only_of(connector.options(), &source.options);
+    let look = shared
+        .runtime
+        .spawn_blocking(move || connector.end_offsets(&options, LOOK_TIMEOUT));
+    look.await.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// Builds a batch column by column.
+struct Columns(Vec<(&'static str, ArrayRef)>);
+
+impl Columns {
+    fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    fn text<T: Into<String>>(mut self, name: &'static str, values: impl Iterator<Item = Option<T>>) -> Self {
+        let values = values.map(|value| value.map(Into::into));
+        self.0.push((name, Arc::new(values.collect::<StringArray>())));
+        self
+    }
+
+    fn big(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+        self.0.push((name, Arc::new(values.collect::<Int64Array>())));
+        self
+    }
+
+    fn int(mut self, name: &'static str, values: impl Iterator<Item = i32>) -> Self {
+        self.0
+            .push((name, Arc::new(Int32Array::from_iter_values(values))));
+        self
+    }
+
+    fn flag(mut self, name: &'static str, values: impl Iterator<Item = bool>) -> Self {
+        self.0
+            .push((name, Arc::new(values.map(Some).collect::<BooleanArray>())));
+        self
+    }
+
+    fn time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+        let values: TimestampMicrosecondArray = values.collect();
+        self.0.push((name, Arc::new(values.with_timezone("UTC"))));
+        self
+    }
+
+    /// Event time is of the columns' own type: without a zone.
+    fn event_time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+        self.0
+            .push((name, Arc::new(values.collect::<TimestampMicrosecondArray>())));
+        self
+    }
+
+    fn bytes<'a>(mut self, name: &'static str, values: impl Iterator<Item = &'a [u8]>) -> Self {
+        self.0
+            .push((name, Arc::new(BinaryArray::from_iter_values(values))));
+        self
+    }
+
+    fn build(self) -> RecordBatch {
+        RecordBatch::try_from_iter_with_nullable(self.0.into_iter().map(|(name, array)| (name, array, true)))
+            .expect("the columns are of one length")
+    }
+}
+
+fn big(value: u64) -> Option<i64> {
+    i64::try_from(value).ok()
+}
+
+impl Snapshot {
+    fn all_queries(&self) -> impl Iterator<Item = &QueryStatus> + Clone {
+        self.pipelines.iter().flat_map(|pipeline| pipeline.queries.iter())
+    }
+
+    fn all_lanes(&self) -> Vec<LaneStatus> {
+        let stored = self.stored_lanes.iter().map(|lane| LaneStatus {
+            source: lane.source.clone(),
+            query: lane.query.clone(),
+            partition: lane.partition,
+            position: lane.progress.next_offset,
+            durable_offset: Some(lane.progress.next_offset),
+            end_offset: lane.end_offset,
+            watermark_us: lane.progress.watermark,
+            idle: lane.progress.idle,
+            paused: Some("not running here".to_owned()),
+            counts: crate::engine::lane::queue::LaneCounts::default(),
+            last_error: None,
+        });
+        self.all_queries()
+            .flat_map(|query| query.lanes.iter().cloned())
+            .chain(stored)
+            .collect()
+    }
+
+    /// `hw.lanes`
+    pub(super) fn lanes(&self) -> RecordBatch {
+        let lanes = self.all_lanes();
+        let lag = |lane: &LaneStatus| lane.end_offset.map(|end| (end - lane.position).max(0));
+        Columns::new()
+            .text("source", lanes.iter().map(|lane| Some(lane.source.clone())))
+            .text("query", lanes.iter().map(|lane| Some(lane.query.clone())))
+            .int("partition", lanes.iter().map(|lane| lane.partition))
+            .big("position", lanes.iter().map(|lane| Some(lane.position)))
+            .big("durable_offset", lanes.iter().map(|lane| lane.durable_offset))
+            .big("end_offset", lanes.iter().map(|lane| lane.end_offset))
+            .big("lag", lanes.iter().map(lag))
+            .event_time("watermark", lanes.iter().map(|lane| lane.watermark_us))
+            .flag("idle", lanes.iter().map(|lane| lane.idle))
+            .text("paused", lanes.iter().map(|lane| lane.paused.clone()))
+            .big("rows", lanes.iter().map(|lane| big(lane.counts.rows)))
+            .big("bad", lanes.iter().map(|lane| big(lane.counts.bad)))
+            .big("tombstones", lanes.iter().map(|lane| big(lane.counts.tombstones)))
+            .big("skewed", lanes.iter().map(|lane| big(lane.counts.skewed)))
+            .text("last_error", lanes.iter().map(|lane| lane.last_error.clone()))
+            .build()
+    }
+
+    /// `hw.sources`
+    pub(super) fn sources(&self) -> RecordBatch {
+        let lanes = self.all_lanes();
+        let sources: Vec<_> = self
+            .catalog
+            .iter()
+            .filter_map(|object| match &object.body {
+                ObjectBody::Source(source) => Some((&object.name, source)),
+                _ => None,
+            })
+            .collect();
+        let of = |name: &String| {
+            lanes
+                .iter()
+                .filter(move |lane| &lane.source == name)
+                .collect::<Vec<_>>()
+        };
+        let partitions = |name: &String| {
+            of(name)
+                .iter()
+                .map(|lane| lane.partition)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len() as i64
+        };
+        Columns::new()
+            .text("name", sources.iter().map(|(name, _)| Some((*name).clone())))
+            .text(
+                "connector",
+                sources.iter().map(|(_, source)| Some(source.connector.clone())),
+            )
+            .big(
+                "partitions",
+                sources.iter().map(|(name, _)| Some(partitions(name))),
+            )
+            .big(
+                "rows",
+                sources
+                    .iter()
+                    .map(|(name, _)| big(of(name).iter().map(|lane| lane.counts.rows).sum())),
+            )
+            .big(
+                "bad",
+                sources
+                    .iter()
+                    .map(|(name, _)| big(of(name).iter().map(|lane| lane.counts.bad).sum())),
+            )
+            .text(
+                "last_error",
+                sources
+                    .iter()
+                    .map(|(name, _)| of(name).iter().find_map(|lane| lane.last_error.clone())),
+            )
+            .build()
+    }
+
+    /// `hw.views`
+    pub(super) fn views(&self) -> RecordBatch {
+        let views: Vec<_> = self
+            .catalog
+            .iter()
+            .filter_map(|object| match &object.body {
+                ObjectBody::View(view) => Some((&object.name, false, &view.query)),
+                ObjectBody::MaterializedView(view) => Some((&object.name, true, &view.query)),
+                _ => None,
+            })
+            .collect();
+        let rows = |name: &str| {
+            self.all_queries()
+                .find(|query| query.name == name)
+                .and_then(|query| big(query.rows))
+        };
+        Columns::new()
+            .text("name", views.iter().map(|(name, ..)| Some((*name).clone())))
+            .flag(
+                "materialized",
+                views.iter().map(|(_, materialized, _)| *materialized),
+            )
+            .big("rows", views.iter().map(|(name, ..)| rows(name)))
+            .text("query", views.iter().map(|(.., query)| Some((*query).clone())))
+            .build()
+    }
+
+    /// `hw.queries`
+    pub(super) fn queries(&self) -> RecordBatch {
+        let broken = self.broken.iter().map(|(name, error)| QueryStatus {
+            id: highwater_storage::ObjectId(0),
+            name: name.clone(),
+            is_sink: false,
+            failure: Some(error.clone()),
+            watermark_us: None,
+            lanes: Vec::new(),
+            operators: Vec::new(),
+            rows: 0,
+            sink: None,
+            is_ended: false,
+        });
+        let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).collect();
+        let state = |query: &QueryStatus| match (&query.failure, query.is_ended) {
+            (Some(_), _) => "FAILED",
+            (None, true) => "ENDED",
+            (None, false) => "RUNNING",
+        };
+        let sum = |query: &QueryStatus, of: fn(&crate::engine::operators::OperatorStats) -> u64| {
+            big(query.operators.iter().map(|operator| of(&operator.stats)).sum())
+        };
+        let error = |query: &QueryStatus| query.failure.clone();
+        Columns::new()
+            .text("name", queries.iter().map(|query| Some(query.name.clone())))
+            .text(
+                "kind",
+                queries.iter().map(|query| {
+                    Some(if query.is_sink {
+                        "sink"
+                    } else {
+                        "materialized view"
+                    })
+                }),
+            )
+            .text("state", queries.iter().map(|query| Some(state(query))))
+            .big("rows", queries.iter().map(|query| big(query.rows)))
+            .event_time("watermark", queries.iter().map(|query| query.watermark_us))
+            .big(
+                "late_rows",
+                queries.iter().map(|query| sum(query, |stats| stats.late_rows)),
+            )
+            .big(
+                "state_rows",
+                queries.iter().map(|query| sum(query, |stats| stats.state_rows)),
+            )
+            .big(
+                "state_bytes",
+                queries.iter().map(|query| sum(query, |stats| stats.state_bytes)),
+            )
+            .text(
+                "sqlstate",
+                queries
+                    .iter()
+                    .map(|query| error(query).map(|error| error.sqlstate)),
+            )
+            .text(
+                "error",
+                queries
+                    .iter()
+                    .map(|query| error(query).map(|error| error.message)),
+            )
+            .text(
+                "detail",
+                queries
+                    .iter()
+                    .map(|query| error(query).and_then(|error| error.detail)),
+            )
+            .text(
+                "hint",
+                queries
+                    .iter()
+                    .map(|query| error(query).and_then(|error| error.hint)),
+            )
+            .build()
+    }
+
+    /// `hw.operators`
+    pub(super) fn operators(&self) -> RecordBatch {
+        let operators: Vec<_> = self
+            .all_queries()
+            .flat_map(|query| {
+                query
+                    .operators
+                    .iter()
+                    .map(move |operator| (&query.name, operator))
+            })
+            .collect();
+        let stat = |of: fn(&crate::engine::operators::OperatorStats) -> u64| {
+            operators
+                .iter()
+                .map(move |(_, operator)| big(of(&operator.stats)))
+        };
+        Columns::new()
+            .text("query", operators.iter().map(|(query, _)| Some((*query).clone())))
+            .int("node", operators.iter().map(|(_, operator)| operator.node as i32))
+            .text(
+                "operator",
+                operators
+                    .iter()
+                    .map(|(_, operator)| Some(operator.description.clone())),
+            )
+            .big("rows_in", stat(|stats| stats.rows_in))
+            .big("rows_out", stat(|stats| stats.rows_out))
+            .big("late_rows", stat(|stats| stats.late_rows))
+            .big("state_rows", stat(|stats| stats.state_rows))
+            .big("state_bytes", stat(|stats| stats.state_bytes))
+            .event_time(
+                "watermark",
+                operators.iter().map(|(_, operator)| operator.watermark_us),
+            )
+            .build()
+    }
+
+    /// `hw.sinks`
+    pub(super) fn sinks(&self) -> RecordBatch {
+        let sinks: Vec<_> = self
+            .all_queries()
+            .filter_map(|query| query.sink.as_ref().map(|sink| (&query.name, sink)))
+            .collect();
+        Columns::new()
+            .text("name", sinks.iter().map(|(name, _)| Some((*name).clone())))
+            .text("state", sinks.iter().map(|(_, sink)| Some(sink.state)))
+            .big("confirmed", sinks.iter().map(|(_, sink)| big(sink.confirmed)))
+            .big(
+                "pending_rows",
+                sinks.iter().map(|(_, sink)| big(sink.pending_rows)),
+            )
+            .big(
+                "pending_bytes",
+                sinks.iter().map(|(_, sink)| big(sink.pending_bytes)),
+            )
+            .text(
+                "sqlstate",
+                sinks
+                    .iter()
+                    .map(|(_, sink)| sink.error.as_ref().map(|error| error.sqlstate)),
+            )
+            .text(
+                "error",
+                sinks
+                    .iter()
+                    .map(|(_, sink)| sink.error.as_ref().map(|error| error.message.clone())),
+            )
+            .text(
+                "detail",
+                sinks
+                    .iter()
+                    .map(|(_, sink)| sink.error.as_ref().and_then(|error| error.detail.clone())),
+            )
+            .build()
+    }
+
+    /// `hw.checkpoints`
+    pub(super) fn checkpoints(&self) -> RecordBatch {
+        let pipelines = &self.pipelines;
+        let queries = |pipeline: &crate::engine::pipeline::PipelineStatus| {
+            pipeline
+                .queries
+                .iter()
+                .map(|query| query.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let each = |of: fn(&crate::engine::status::CheckpointStatus) -> u64| {
+            pipelines
+                .iter()
+                .map(move |pipeline| big(of(&pipeline.checkpoint)))
+        };
+        let at = |at_us: i64| Some(at_us).filter(|at_us| *at_us > 0);
+        Columns::new()
+            .text(
+                "queries",
+                pipelines.iter().map(|pipeline| Some(queries(pipeline))),
+            )
+            .big("epoch", each(|checkpoint| checkpoint.epoch))
+            .time(
+                "at",
+                pipelines.iter().map(|pipeline| at(pipeline.checkpoint.at_us)),
+            )
+            .big("bytes", each(|checkpoint| checkpoint.bytes))
+            .big("write_us", each(|checkpoint| checkpoint.write_us))
+            .big("freeze_us", each(|checkpoint| checkpoint.freeze_us))
+            .big("freeze_max_us", each(|checkpoint| checkpoint.freeze_max_us))
+            .big("steps", pipelines.iter().map(|pipeline| big(pipeline.steps)))
+            .text(
+                "error",
+                pipelines
+                    .iter()
+                    .map(|p| p.checkpoint.failure.as_ref().map(|error| error.message.clone())),
+            )
+            .build()
+    }
+
+    /// `hw.errors`
+    pub(super) fn errors(&self) -> RecordBatch {
+        let errors = &self.errors;
+        Columns::new()
+            .time("at", errors.iter().map(|row| Some(row.at_us)))
+            .text("source", errors.iter().map(|row| Some(row.source.clone())))
+            .text("query", errors.iter().map(|row| Some(row.query.clone())))
+            .int("partition", errors.iter().map(|row| row.place.0))
+            .big("offset", errors.iter().map(|row| Some(row.place.1)))
+            .text("column", errors.iter().map(|row| row.column.clone()))
+            .text("reason", errors.iter().map(|row| Some(row.reason.clone())))
+            .bytes("bytes", errors.iter().map(|row| row.bytes.as_slice()))
+            .build()
+    }
+
+    /// `hw.settings`
+    pub(super) fn settings(&self) -> RecordBatch {
+        Columns::new()
+            .text("name", self.settings.iter().map(|(name, _)| Some(*name)))
+            .text(
+                "value",
+                self.settings.iter().map(|(_, value)| Some(value.clone())),
+            )
+            .build()
+    }
+}

@@ -1,0 +1,350 @@
+//! The batch oracle (INV-9): for every query shape, random rows, random cuts into steps and random restarts, a view
+//! equals DataFusion's answer over the same rows. The seed of a failure is printed; `HIGHWATER_ORACLE_SEEDS` sets how
+//! many seeds each shape gets.
+
+use std::sync::Arc;
+
+use datafusion::datasource::{DefaultTableSource, MemTable};
+use datafusion::logical_expr::TableSource;
+use datafusion::prelude::SessionContext;
+use highwater::Database;
+use highwater::connectors::arrow::array::{
+    BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use highwater::connectors::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use highwater::connectors::registry::Registry;
+use highwater_sql::statement::Statement;
+use highwater_sql::{catalog::Catalog, parse, plan};
+
+use crate::support::{lines, rows, until};
+
+const SECOND_US: i64 = 1_000_000;
+const PARTITIONS: i32 = 2;
+
+const SOURCE: &str =
+    "CREATE SOURCE s (k BIGINT, g VARCHAR, v BIGINT, w INT, f DOUBLE PRECISION, b BOOLEAN, at TIMESTAMP,
+    WATERMARK FOR at AS at - INTERVAL '3' SECOND)
+  WITH (connector = 'memory', topic = 's', partitions = '2')";
+
+/// A view, and how it is compared.
+struct Shape {
+    /// Statements before, in order, each a view that the last may read: name and query.
+    before: &'static [(&'static str, &'static str)],
+    query: &'static str,
+    /// Only windows that are closed are there: the column that holds their end.
+    closes: bool,
+}
+
+const fn shape(query: &'static str) -> Shape {
+    Shape {
+        before: &[],
+        query,
+        closes: false,
+    }
+}
+
+const fn closing(query: &'static str) -> Shape {
+    Shape {
+        before: &[],
+        query,
+        closes: true,
+    }
+}
+
+const SHAPES: &[Shape] = &[
+    shape("SELECT k, g, v FROM s"),
+    shape("SELECT k + v AS kv, upper(g) AS u FROM s WHERE v > 3 OR b"),
+    shape(
+        "SELECT k, CASE WHEN v > 0 THEN 'pos' WHEN v < 0 THEN 'neg' END AS sign, coalesce(g, '?') AS g FROM s",
+    ),
+    shape("SELECT count(*) AS n FROM s"),
+    shape(
+        "SELECT count(*) AS n, count(v) AS nv, sum(v) AS sv, avg(v) AS av, min(v) AS lo, max(v) AS hi FROM s",
+    ),
+    shape("SELECT k, count(*) AS n FROM s GROUP BY k"),
+    shape("SELECT g, count(v) AS n, sum(v) AS s, min(v) AS lo, max(v) AS hi FROM s GROUP BY g"),
+    shape("SELECT g, b, count(*) AS n, avg(w) AS a, sum(w) AS sw FROM s GROUP BY g, b"),
+    shape("SELECT k, min(g) AS first, max(g) AS last FROM s GROUP BY k"),
+    shape("SELECT k, max(at) AS last, min(f) AS lo FROM s GROUP BY k"),
+    shape("SELECT k, count(*) FILTER (WHERE b) AS t, sum(v) FILTER (WHERE v > 0) AS p FROM s GROUP BY k"),
+    shape("SELECT k, count(DISTINCT v) AS d, sum(DISTINCT w) AS s FROM s GROUP BY k"),
+    shape("SELECT count(DISTINCT g) AS d, count(DISTINCT k) FILTER (WHERE b) AS e FROM s"),
+    shape("SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) > 2"),
+    shape("SELECT k % 3 AS m, sum(v * 2) AS s FROM s WHERE k IS NOT NULL GROUP BY k % 3"),
+    shape("SELECT DISTINCT g, b FROM s"),
+    shape("SELECT k, v FROM s WHERE b UNION ALL SELECT v, k FROM s WHERE v < 2"),
+    shape("SELECT k, count(*) AS n FROM (SELECT k FROM s UNION ALL SELECT v FROM s) u GROUP BY k"),
+    shape(
+        "SELECT window_start, window_end, count(*) AS n FROM TUMBLE(s, at, INTERVAL '5' SECOND) GROUP BY window_start, window_end",
+    ),
+    shape(
+        "SELECT window_end, g, sum(v) AS s, max(v) AS m FROM TUMBLE(s, at, INTERVAL '7' SECOND) GROUP BY window_end, g",
+    ),
+    shape(
+        "SELECT window_start, k, count(*) AS n FROM HOP(s, at, INTERVAL '2' SECOND, INTERVAL '5' SECOND) GROUP BY window_start, k",
+    ),
+    shape("SELECT k, window_start FROM HOP(s, at, INTERVAL '3' SECOND, INTERVAL '6' SECOND) WHERE b"),
+    closing("SELECT window_end, count(*) AS n FROM TUMBLE(s, at, INTERVAL '5' SECOND) GROUP BY window_end"),
+    closing(
+        "SELECT window_end, g, sum(v) AS s, avg(v) AS a FROM TUMBLE(s, at, INTERVAL '4' SECOND) GROUP BY window_end, g",
+    ),
+    closing(
+        "SELECT window_end, k, count(DISTINCT v) AS d FROM HOP(s, at, INTERVAL '2' SECOND, INTERVAL '6' SECOND) GROUP BY window_end, k",
+    ),
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n, sum(v) AS sv FROM s GROUP BY k")],
+        query: "SELECT n, count(*) AS groups, sum(sv) AS total, min(sv) AS lo, max(sv) AS hi FROM a GROUP BY n",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT g, max(v) AS m, count(*) AS n FROM s GROUP BY g")],
+        query: "SELECT m, count(DISTINCT n) AS d, min(g) AS first FROM a WHERE n > 1 GROUP BY m",
+        closes: false,
+    },
+    Shape {
+        before: &[
+            ("a", "SELECT k, g, count(*) AS n FROM s GROUP BY k, g"),
+            ("c", "SELECT k, sum(n) AS n FROM a GROUP BY k"),
+        ],
+        query: "SELECT n, count(*) AS c FROM c GROUP BY n UNION ALL SELECT n, k FROM a WHERE k > 2",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n, avg(v) AS av FROM s GROUP BY k")],
+        query: "SELECT av, n FROM a WHERE n < 4",
+        closes: false,
+    },
+];
+
+/// A small generator (splitmix64, Steele et al. 2014): the same seed gives the same test.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn maybe<T>(&mut self, value: T) -> Option<T> {
+        (self.below(6) > 0).then_some(value)
+    }
+}
+
+fn schema() -> SchemaRef {
+    let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let columns = [
+        ("k", DataType::Int64),
+        ("g", DataType::Utf8),
+        ("v", DataType::Int64),
+        ("w", DataType::Int32),
+        ("f", DataType::Float64),
+        ("b", DataType::Boolean),
+        ("at", timestamp),
+    ];
+    Arc::new(Schema::new(
+        columns
+            .map(|(name, data_type)| Field::new(name, data_type, true))
+            .to_vec(),
+    ))
+}
+
+/// Rows whose event time goes up, at most two seconds out of order: within the watermark's delay, so none is late.
+fn batch(random: &mut Random, clock_us: &mut i64, count: usize) -> RecordBatch {
+    let (mut k, mut g, mut v, mut w) = (vec![], vec![], vec![], vec![]);
+    let (mut f, mut b, mut at) = (vec![], vec![], vec![]);
+    for _ in 0..count {
+        *clock_us += random.below(900_000) as i64;
+        let time = *clock_us - random.below(2 * SECOND_US as u64) as i64;
+        let key = random.below(7) as i64;
+        k.push(random.maybe(key));
+        let name = ["a", "b", "", "longer text"][random.below(4) as usize];
+        g.push(random.maybe(name));
+        let value = random.below(12) as i64 - 4;
+        v.push(random.maybe(value));
+        let small = random.below(5) as i32;
+        w.push(random.maybe(small));
+        let float = random.below(8) as f64 / 2.0;
+        f.push(random.maybe(float));
+        let flag = random.below(2) == 0;
+        b.push(random.maybe(flag));
+        at.push(Some(time));
+    }
+    RecordBatch::try_new(
+        schema(),
+        vec![
+            Arc::new(Int64Array::from(k)),
+            Arc::new(StringArray::from(g)),
+            Arc::new(Int64Array::from(v)),
+            Arc::new(Int32Array::from(w)),
+            Arc::new(Float64Array::from(f)),
+            Arc::new(BooleanArray::from(b)),
+            Arc::new(TimestampMicrosecondArray::from(at)),
+        ],
+    )
+    .unwrap()
+}
+
+/// DataFusion's answer over all rows, with our types.
+async fn batch_answer(shape: &Shape, all: &[RecordBatch], closed_to_us: Option<i64>) -> Vec<String> {
+    let parsed = parse::parse(&inlined(shape)).unwrap();
+    let Statement::Query(query) = &parsed[0].statement else {
+        panic!("a query")
+    };
+    let table: Arc<dyn TableSource> = Arc::new(DefaultTableSource::new(Arc::new(
+        MemTable::try_new(schema(), vec![all.to_vec()]).unwrap(),
+    )));
+    let resolver = |_: Option<&str>, name: &str| (name == "s").then(|| Arc::clone(&table));
+    let planned = plan::plan_select(&Catalog::default(), query, &resolver).unwrap();
+    let context = SessionContext::new();
+    let frame = context.execute_logical_plan(planned.plan).await.unwrap();
+    let mut found = lines(&frame.collect().await.unwrap());
+    if shape.closes {
+        let end = closed_to_us.map(|us| {
+            format!(
+                "1970-01-01 00:{:02}:{:02}",
+                us / SECOND_US / 60,
+                us / SECOND_US % 60
+            )
+        });
+        // Window ends are whole seconds within the first hour, so their text sorts as their time.
+        found.retain(|line| {
+            end.as_ref()
+                .is_some_and(|end| line.split('|').next().unwrap() <= end.as_str())
+        });
+    }
+    found
+}
+
+/// The query with the views before it as common table expressions.
+fn inlined(shape: &Shape) -> String {
+    let views: Vec<_> = shape
+        .before
+        .iter()
+        .map(|(name, query)| format!("{name} AS ({query})"))
+        .collect();
+    let with = if views.is_empty() {
+        String::new()
+    } else {
+        format!("WITH {} ", views.join(", "))
+    };
+    format!("{with}{}", shape.query)
+}
+
+async fn create(database: &Database, shape: &Shape) {
+    for (name, query) in shape.before {
+        database
+            .execute(&format!("CREATE MATERIALIZED VIEW {name} AS {query}"))
+            .await
+            .unwrap();
+    }
+    let emit = if shape.closes { " EMIT ON WINDOW CLOSE" } else { "" };
+    let sql = format!("CREATE MATERIALIZED VIEW view AS {}{emit}", shape.query);
+    database
+        .execute(&sql)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// One run of a shape: rows in random batches, the view made before, between or after them, restarts in between.
+async fn run(shape: &Shape, seed: u64) {
+    let mut random = Random(seed);
+    let registry = Registry::with_builtin();
+    let topic = registry.memory().unwrap().handle("s");
+    topic.ensure_partitions(PARTITIONS as usize);
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Database::builder().registry(registry.clone()).open(dir.path());
+    let mut database = open().await.unwrap();
+    database.execute(SOURCE).await.unwrap();
+    let rounds = 2 + random.below(5);
+    // Not before each partition has a row: one that never had any is idle and holds no watermark back.
+    let made_at = 1 + random.below(rounds - 1);
+    let (mut all, mut clocks, mut pushed) = (Vec::new(), [0_i64; PARTITIONS as usize], 0);
+    for round in 0..rounds {
+        if round == made_at {
+            create(&database, shape).await;
+        }
+        for partition in 0..PARTITIONS {
+            let count = 1 + random.below(40) as usize;
+            let rows = batch(&mut random, &mut clocks[partition as usize], count);
+            topic.push_to(partition, rows.clone()).unwrap();
+            pushed += count as i64;
+            all.push(rows);
+        }
+        match random.below(4) {
+            0 if round >= made_at => wait(&database, pushed).await,
+            1 => {
+                // As a crash would: without a last checkpoint.
+                drop(database);
+                database = open().await.unwrap();
+            }
+            2 => {
+                database.checkpoint().await.unwrap();
+            }
+            _ => {}
+        }
+    }
+    wait(&database, pushed).await;
+    let closed_to = watermark(&all);
+    let found = rows(&database, "SELECT * FROM view").await;
+    let expected = batch_answer(shape, &all, closed_to).await;
+    assert_eq!(found, expected, "seed {seed} of {}", inlined(shape));
+    until(&database, "SELECT sum(late_rows)::bigint FROM hw.queries", 0).await;
+}
+
+/// Waits until every reader has taken all rows.
+async fn wait(database: &Database, pushed: i64) {
+    until(
+        database,
+        "SELECT min(taken)::bigint FROM (SELECT sum(position) AS taken FROM hw.lanes GROUP BY query) q",
+        pushed,
+    )
+    .await;
+}
+
+/// The least over the partitions of the largest event time, less the delay.
+fn watermark(all: &[RecordBatch]) -> Option<i64> {
+    let largest = |partition: usize| {
+        let batches = all.iter().skip(partition).step_by(PARTITIONS as usize);
+        let times = batches.flat_map(|batch| {
+            let column = batch
+                .column(6)
+                .as_any()
+                .downcast_ref::<TimestampMicrosecondArray>()
+                .unwrap()
+                .clone();
+            (0..column.len())
+                .map(move |row| column.value(row))
+                .collect::<Vec<_>>()
+        });
+        times.max()
+    };
+    (0..PARTITIONS as usize)
+        .map(largest)
+        .min()
+        .flatten()
+        .map(|time| time - 3 * SECOND_US)
+}
+
+async fn run_all(seeds: u64) {
+    for (number, shape) in SHAPES.iter().enumerate() {
+        for seed in 0..seeds {
+            run(shape, seed * 1000 + number as u64).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_view_equals_the_batch_answer_however_its_input_is_cut_and_restarted() {
+    let seeds = std::env::var("HIGHWATER_ORACLE_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(3);
+    run_all(seeds).await;
+}

@@ -1,0 +1,76 @@
+//! What several tests need: rows as text, and waiting for a database to have taken everything.
+
+use std::time::{Duration, Instant};
+
+use highwater::connectors::arrow::array::{Array, AsArray, RecordBatch};
+use highwater::connectors::arrow::datatypes::Int64Type;
+use highwater::text::ColumnText;
+use highwater::{Database, Rows};
+
+/// Nothing in a test takes this long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rows as sorted lines of text, NULL as `NULL`.
+pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for batch in batches {
+        let columns: Vec<_> = batch
+            .columns()
+            .iter()
+            .map(|column| ColumnText::new(column).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let cells = columns.iter().map(|column| {
+                let mut cell = String::new();
+                if column.write(row, &mut cell) {
+                    cell
+                } else {
+                    "NULL".to_owned()
+                }
+            });
+            lines.push(cells.collect::<Vec<_>>().join("|"));
+        }
+    }
+    lines.sort_unstable();
+    lines
+}
+
+/// The rows of a query as sorted lines.
+pub async fn rows(database: &Database, sql: &str) -> Vec<String> {
+    let rows: Rows = database
+        .query(sql)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error} {:?}", error.detail()));
+    lines(&rows.batches)
+}
+
+/// A single number.
+pub async fn number(database: &Database, sql: &str) -> i64 {
+    let rows = database
+        .query(sql)
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let batch = rows
+        .batches
+        .iter()
+        .find(|batch| batch.num_rows() > 0)
+        .expect("one row");
+    let column = batch.column(0).as_primitive::<Int64Type>();
+    if column.is_null(0) { 0 } else { column.value(0) }
+}
+
+/// Waits until `sql` gives `expected`.
+pub async fn until(database: &Database, sql: &str, expected: i64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = number(database, sql).await;
+        if found == expected {
+            return;
+        }
+        if Instant::now() > deadline {
+            let queries = rows(database, "SELECT name, state, error, detail FROM hw.queries").await;
+            panic!("{sql} gives {found} and not {expected}; {queries:?}");
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -130,7 +130,7 @@ fn statements_on_the_command_line_print_tables_and_tags() {
         "-c",
         "SELECT 1 AS one, 'a' AS two",
         "-c",
-        "CREATE VIEW v AS SELECT 2 AS n; TABLE v",
+        "CREATE VIEW v AS SELECT 2 AS n; SELECT * FROM v",
     ]);
     let expected = " one | two \n-----+-----\n   1 | a\n(1 row)\n\nCREATE VIEW\n n \n---\n 2\n(1 row)\n\n";
     assert_eq!(shown, expected);

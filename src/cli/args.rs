@@ -12,7 +12,7 @@ Examples:
   highwater                                    a shell on a database in memory
   highwater bids.db                            a shell on the database in the directory bids.db
   highwater bids.db -c 'SHOW LANES'            one statement
-  highwater bids.db -c 'TABLE mv' --format csv
+  highwater bids.db -c 'SELECT * FROM mv' --format csv
   highwater run bids.sql --data bids.db        run a script and keep its pipelines going
   highwater demo                               see it at work; needs no Kafka
 

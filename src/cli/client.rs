@@ -89,6 +89,7 @@ impl Client {
             match piece {
                 Ready::Statements(start, statements) => {
                     for parsed in statements {
+                        self.last_sql.clone_from(&parsed.text);
                         self.run_statement(script, *start, parsed).await?;
                     }
                 }

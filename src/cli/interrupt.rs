@@ -1,5 +1,6 @@
 //! Ctrl-C: cancels what runs instead of ending the process.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,6 +25,8 @@ impl Interrupt {
         let interrupt = self.clone();
         tokio::spawn(async move {
             while tokio::signal::ctrl_c().await.is_ok() {
+                // The terminal has shown ^C: what is told next starts on a line of its own.
+                let _ = writeln!(std::io::stderr());
                 interrupt.shared.pressed.store(true, Ordering::Release);
                 interrupt.shared.wake.notify_waiters();
             }

@@ -21,7 +21,12 @@ const BAR_COLUMNS: usize = 48;
 /// Columns beside a bar.
 const BESIDE_BAR: usize = 44;
 /// Time between two lines about the sources where nothing can be redrawn.
-const TELL_EVERY: Duration = Duration::from_secs(4);
+const TELL_EVERY: Duration = Duration::from_millis(2500);
+
+/// What stands above the windows.
+const CLOSED: &str = "Closed windows of 2 seconds";
+/// What stands above the auctions.
+const BUSIEST: &str = "Busiest auctions so far";
 
 /// The screen.
 pub(super) struct Screen {
@@ -29,7 +34,7 @@ pub(super) struct Screen {
     whole: Duration,
     rates: Rates,
     told_windows: BTreeSet<i64>,
-    told_at: Option<Instant>,
+    told_at: Instant,
 }
 
 /// A bar of a chart with what stands beside it.
@@ -47,7 +52,7 @@ impl Screen {
             whole: Duration::from_secs(seconds),
             rates: Rates::default(),
             told_windows: BTreeSet::new(),
-            told_at: None,
+            told_at: Instant::now(),
         }
     }
 
@@ -130,8 +135,8 @@ impl Screen {
             return Ok(self.live.draw(&lines)?);
         }
         self.tell_windows(session).await?;
-        if self.told_at.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-            self.told_at = Some(Instant::now());
+        if self.told_at.elapsed() >= TELL_EVERY {
+            self.told_at = Instant::now();
             for line in self.status_lines(status, at) {
                 self.live.print(&line)?;
             }
@@ -149,7 +154,6 @@ impl Screen {
         session: &Session,
         at: Duration,
     ) -> Result<(), Failure> {
-        self.told_at = None;
         self.picture(status, session, at).await?;
         self.keep(session).await
     }
@@ -164,6 +168,7 @@ impl Screen {
             return Ok(());
         }
         self.tell_windows(session).await?;
+        self.live.print(&Line::of(Tone::Strong, BUSIEST))?;
         for line in chart(&busiest(session).await?, BAR_COLUMNS) {
             self.live.print(&line)?;
         }
@@ -173,6 +178,9 @@ impl Screen {
     async fn tell_windows(&mut self, session: &Session) -> Result<(), Failure> {
         let bars = closed(session, usize::MAX).await?;
         let most = bars.iter().map(|(_, bar)| bar.bids).max().unwrap_or(0);
+        if self.told_windows.is_empty() && !bars.is_empty() {
+            self.live.print(&Line::of(Tone::Strong, CLOSED))?;
+        }
         for (start, bar) in bars {
             if self.told_windows.insert(start) {
                 self.live.print(&bar_line(&bar, most, BAR_COLUMNS))?;
@@ -187,7 +195,7 @@ impl Screen {
         });
         let mut lines = self.status_lines(status, at);
         lines.push(Line::new());
-        lines.push(Line::of(Tone::Strong, "Closed windows of 2 seconds"));
+        lines.push(Line::of(Tone::Strong, CLOSED));
         let windows: Vec<Bar> = closed(session, WINDOWS_SHOWN)
             .await?
             .into_iter()
@@ -195,7 +203,7 @@ impl Screen {
             .collect();
         lines.extend(padded(chart(&windows, columns), WINDOWS_SHOWN));
         lines.push(Line::new());
-        lines.push(Line::of(Tone::Strong, "Busiest auctions so far"));
+        lines.push(Line::of(Tone::Strong, BUSIEST));
         lines.extend(padded(chart(&busiest(session).await?, columns), AUCTIONS_SHOWN));
         Ok(lines)
     }

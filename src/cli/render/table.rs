@@ -15,6 +15,7 @@ const TAB_COLUMNS: usize = 8;
 pub(super) struct Layout {
     names: Vec<String>,
     widths: Vec<usize>,
+    value_width: usize,
     right: Vec<bool>,
     /// Reused for each cell.
     text: String,
@@ -36,6 +37,7 @@ impl Layout {
         Self {
             names,
             widths,
+            value_width: 0,
             right,
             text: String::new(),
         }
@@ -46,7 +48,9 @@ impl Layout {
         for (column, width) in self.widths.iter_mut().enumerate() {
             self.text.clear();
             if cells.write(column, row, &mut self.text) {
-                *width = (*width).max(widest(&lines(&self.text)));
+                let value_width = widest(&lines(&self.text));
+                *width = (*width).max(value_width);
+                self.value_width = self.value_width.max(value_width);
             }
         }
     }
@@ -58,7 +62,7 @@ impl Layout {
 
     /// The widest value of all columns.
     pub(super) fn value_width(&self) -> usize {
-        self.widths.iter().copied().max().unwrap_or(0)
+        self.value_width
     }
 
     /// Columns of the whole table.

@@ -12,6 +12,8 @@ use crate::cli::status::{SourceStatus, Status};
 
 /// Time between two log lines where nothing can be redrawn.
 const LOG_EVERY: Duration = Duration::from_secs(5);
+/// A last log line that would say the same as the one just before it is left out.
+const LOG_AGAIN: Duration = Duration::from_secs(1);
 
 /// Shows the status.
 pub(super) struct Report {
@@ -73,7 +75,9 @@ impl Report {
     /// # Errors
     /// When standard output takes no more.
     pub(super) fn end(&mut self, status: &Status) -> Result<(), Failure> {
-        self.logged = None;
+        if self.logged.is_some_and(|logged| logged.elapsed() >= LOG_AGAIN) {
+            self.logged = None;
+        }
         self.show(status)?;
         self.live.keep();
         Ok(())

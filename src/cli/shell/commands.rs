@@ -116,7 +116,10 @@ async fn watch(client: &mut Client, sql: &str, arguments: &str) -> Result<(), Fa
                 () = client.interrupt.pressed() => return Ok(()),
             }
         }
-        client.run_script(&script).await?;
+        match client.run_script(&script).await {
+            Err(_) if client.interrupt.is_pressed() => return Ok(()),
+            other => other?,
+        };
     }
     Ok(())
 }

@@ -302,6 +302,7 @@ fn a_panic_of_a_waker_does_not_reach_the_client() {
         &Positions::from([(P0, 0)]),
         Wants::default(),
     );
+    assert_eq!(read_to(lanes[0].as_mut(), 0), []);
     let (woken, wake) = mpsc::channel();
     lanes[0].set_waker(Arc::new(move || {
         let _ = woken.send(());

@@ -7,6 +7,7 @@ use super::context::Trouble;
 use crate::error::{ConnectorError, ErrorKind};
 
 const CHECK_ADDRESS: &str = "Check properties.bootstrap.server.";
+const CHECK_BOTH: &str = "Check properties.bootstrap.server and properties.security.protocol.";
 
 /// Which broker a complaint is about, and the reason without librdkafka's decoration.
 ///
@@ -75,12 +76,16 @@ fn disconnected(broker: &str, reason: &str, code: Code) -> ConnectorError {
     if reason.contains("security.protocol") || reason.contains("SSL listener") {
         return handshake(broker, reason);
     }
+    if reason.starts_with("Disconnected") {
+        return transient(format!("Kafka broker \"{broker}\" closed the connection"))
+            .with_hint("It may be restarting, or want TLS or a login: check properties.security.protocol.");
+    }
     match code {
         Code::AllBrokersDown => {
-            transient(format!("no Kafka broker answers at \"{broker}\"")).with_hint(CHECK_ADDRESS)
+            transient(format!("no Kafka broker answers at \"{broker}\"")).with_hint(CHECK_BOTH)
         }
         Code::BrokerTransportFailure | Code::OperationTimedOut | Code::NetworkException => {
-            transient(format!("the connection to Kafka broker \"{broker}\" is down")).with_hint(CHECK_ADDRESS)
+            transient(format!("the connection to Kafka broker \"{broker}\" is down")).with_hint(CHECK_BOTH)
         }
         code => ConnectorError::new(kind(code), format!("Kafka reports: {reason}")),
     }
@@ -176,6 +181,7 @@ fn sentence(text: &str) -> String {
     let text = text.trim().trim_end_matches('.');
     let mut letters = text.chars();
     match letters.next() {
+        Some(first) if text.ends_with('?') => format!("{}{}", first.to_uppercase(), letters.as_str()),
         Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
         None => String::new(),
     }
@@ -254,6 +260,24 @@ mod tests {
              security.protocol configuration (connecting to a SSL listener?) or broker version is < 0.10",
         );
         assert!(error.hint.expect("a hint").contains("security.protocol"));
+    }
+
+    #[test]
+    fn a_broker_that_hangs_up_points_to_the_security_protocol_too() {
+        let error = translated(
+            Code::BrokerTransportFailure,
+            "b1:9093/bootstrap: Disconnected (after 1ms in state UP)",
+        );
+        assert_eq!(error.message, "Kafka broker \"b1:9093\" closed the connection");
+        assert!(error.hint.expect("a hint").contains("security.protocol"));
+    }
+
+    #[test]
+    fn a_question_of_librdkafka_stays_one() {
+        assert_eq!(
+            sentence("connecting to a PLAINTEXT broker listener?"),
+            "Connecting to a PLAINTEXT broker listener?"
+        );
     }
 
     #[test]

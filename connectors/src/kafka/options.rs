@@ -188,7 +188,10 @@ impl Connection {
             .set("client.id", "highwater")
             .set("allow.auto.create.topics", "false")
             .set("isolation.level", "read_committed");
-        self.finish(config)
+        let mut config = self.finish(config);
+        // A broker that hangs up on the first question is the only trace of a wrong security.protocol.
+        config.set("log.connection.close", "true");
+        config
     }
 
     fn finish(&self, mut config: ClientConfig) -> ClientConfig {

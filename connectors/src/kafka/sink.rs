@@ -76,6 +76,27 @@ impl KafkaSink {
         }
     }
 
+    /// Hands `chunk.records[first..]` to the client until it takes no more. Gives how many it took, and why not all.
+    fn send(&self, chunk: &SinkChunk, first: usize) -> (usize, Option<Code>) {
+        let first_seq = chunk.first_seq + first as u64;
+        let attempt = self.events.window.lock().attempt;
+        let mut sent = 0;
+        let mut failure = None;
+        for record in chunk.records.get(first..).unwrap_or_default() {
+            let mut message = BaseRecord::with_opaque_to(self.topic(), opaque(attempt, first_seq + sent));
+            message.key = record.key.as_deref();
+            message.payload = record.value.as_deref();
+            if let Err((refusal, _)) = self.producer.send(message) {
+                failure = Some(refusal.rdkafka_error_code().unwrap_or(Code::Fail));
+                break;
+            }
+            sent += 1;
+        }
+        // Reports are only heard when the producer is polled, on this thread: none came in between.
+        self.events.window.lock().sent(first_seq, sent);
+        (sent as usize, failure)
+    }
+
     /// The error that has to be acted on before anything else is written.
     fn check(&self) -> Result<(), ConnectorError> {
         if let Some((_, reason)) = self.producer.client().fatal_error() {
@@ -108,36 +129,26 @@ fn producer(name: &str, options: &SinkOptions, events: &SinkEvents) -> Result<Pr
 impl Sink for KafkaSink {
     fn write(&mut self, chunk: &SinkChunk, from: usize, timeout: Duration) -> Result<usize, ConnectorError> {
         let deadline = Instant::now() + timeout;
-        let mut taken = 0;
-        let records = chunk.records.get(from..).unwrap_or_default();
         self.serve();
         self.check()?;
-        while let Some(record) = records.get(taken) {
-            let seq = chunk.first_seq + (from + taken) as u64;
-            let mut message = BaseRecord::with_opaque_to(self.topic(), self.events.opaque(seq));
-            message.key = record.key.as_deref();
-            message.payload = record.value.as_deref();
-            match self.producer.send(message) {
-                Ok(()) => {
-                    self.events.window.lock().sent(seq);
-                    taken += 1;
-                }
-                Err((KafkaError::MessageProduction(Code::QueueFull), _)) => {
-                    if Instant::now() >= deadline {
-                        break;
-                    }
+        let mut taken = 0;
+        loop {
+            let first = from + taken;
+            let (sent, failure) = self.send(chunk, first);
+            taken += sent;
+            match failure {
+                None => return Ok(taken),
+                Some(Code::QueueFull) if Instant::now() >= deadline => return Ok(taken),
+                Some(Code::QueueFull) => {
                     self.producer
                         .poll(TURN.min(deadline.saturating_duration_since(Instant::now())));
                     self.check()?;
                 }
                 // What was taken before stays taken: the caller hears of it first, and of the error at its next call.
-                Err(_) if taken > 0 => break,
-                Err((failure, _)) => {
-                    return Err(self.failure(failure.rdkafka_error_code().unwrap_or(Code::Fail)));
-                }
+                Some(_) if taken > 0 => return Ok(taken),
+                Some(code) => return Err(self.failure(code)),
             }
         }
-        Ok(taken)
     }
 
     fn poll_confirmed(&mut self, timeout: Duration) -> Result<u64, ConnectorError> {
@@ -189,6 +200,11 @@ impl Sink for KafkaSink {
     }
 }
 
+/// A sequence number and its attempt as librdkafka carries them.
+fn opaque(attempt: u16, seq: u64) -> usize {
+    ((u64::from(attempt) << SEQ_BITS) | (seq & SEQ_MASK)) as usize
+}
+
 /// The callbacks of a producer.
 #[derive(Debug, Clone, Default)]
 struct SinkEvents {
@@ -197,11 +213,6 @@ struct SinkEvents {
 }
 
 impl SinkEvents {
-    fn opaque(&self, seq: u64) -> usize {
-        let attempt = self.window.lock().attempt;
-        (u64::from(attempt) << SEQ_BITS | seq & SEQ_MASK) as usize
-    }
-
     fn served(&self) -> u64 {
         self.client.served() + self.window.lock().reports
     }
@@ -251,17 +262,16 @@ struct Window {
 }
 
 impl Window {
-    fn sent(&mut self, seq: u64) {
-        if self.flags.is_empty() && seq > self.confirmed {
-            // The first record after a start that nobody rewound to.
-            self.confirmed = seq;
+    fn sent(&mut self, first: u64, count: u64) {
+        if self.flags.is_empty() && first > self.confirmed {
+            // The first records after a start that nobody rewound to.
+            self.confirmed = first;
         }
-        debug_assert_eq!(
-            seq,
-            self.confirmed + self.flags.len() as u64,
+        debug_assert!(
+            count == 0 || first == self.confirmed + self.flags.len() as u64,
             "records are sent in sequence"
         );
-        self.flags.push_back(false);
+        self.flags.resize(self.flags.len() + count as usize, false);
     }
 
     /// Whether the report confirms a record of this attempt.
@@ -302,19 +312,19 @@ mod tests {
     fn window(first: u64, records: u64) -> Window {
         let mut window = Window::default();
         window.restart(first);
-        (first..first + records).for_each(|seq| window.sent(seq));
+        window.sent(first, records);
         window
     }
 
-    fn opaque(window: &Window, seq: u64) -> u64 {
-        u64::from(window.attempt) << SEQ_BITS | seq
+    fn reported(window: &mut Window, seq: u64, code: Option<Code>) {
+        window.report(opaque(window.attempt, seq) as u64, code);
     }
 
     #[test]
     fn a_failed_record_stops_the_prefix() {
         let mut window = window(100, 3);
         for (seq, code) in [(100, None), (101, Some(Code::MessageSizeTooLarge)), (102, None)] {
-            window.report(opaque(&window, seq), code);
+            reported(&mut window, seq, code);
         }
         assert_eq!(
             (window.confirmed, window.failed),
@@ -325,9 +335,9 @@ mod tests {
     #[test]
     fn a_report_from_before_a_rewind_counts_for_nothing() {
         let mut window = window(100, 3);
-        let stale = opaque(&window, 100);
+        let stale = opaque(window.attempt, 100) as u64;
         window.restart(100);
-        (100..103).for_each(|seq| window.sent(seq));
+        window.sent(100, 3);
         window.report(stale, None);
         window.report(stale, Some(Code::PurgeQueue));
         assert_eq!((window.confirmed, window.failed), (100, None));
@@ -338,13 +348,13 @@ mod tests {
         fn the_confirmed_prefix_ends_at_the_first_record_without_a_report(
             first in 0..1_u64 << 40,
             order in Just((0..40_u64).collect::<Vec<_>>()).prop_shuffle(),
-            reported in 0..40_usize,
+            count in 0..40_usize,
         ) {
             let mut window = window(first, 40);
-            for index in &order[..reported] {
-                window.report(opaque(&window, first + index), None);
+            for index in &order[..count] {
+                reported(&mut window, first + index, None);
             }
-            let unreported = order[reported..].iter().min().copied().unwrap_or(40);
+            let unreported = order[count..].iter().min().copied().unwrap_or(40);
             prop_assert_eq!(window.confirmed, first + unreported);
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::native::Consumer;
-use super::probe::{Asking, Range};
+use super::probe::{Asking, Range, check_identity};
 use crate::error::{ConnectorError, ErrorKind};
 use crate::source::{PartitionId, Positions, RecoveryIdentity};
 
@@ -126,6 +126,7 @@ impl Watch {
             watched,
             mailbox,
             orders: Arc::clone(&orders),
+            missed: false,
         };
         std::thread::Builder::new()
             .name("kafka-watch".into())
@@ -158,6 +159,8 @@ struct WatchThread {
     watched: Watched,
     mailbox: Arc<Mailbox>,
     orders: Arc<Orders>,
+    /// Whether the topic was missing at the last look.
+    missed: bool,
 }
 
 impl WatchThread {
@@ -225,6 +228,14 @@ impl WatchThread {
         }
     }
 
+    /// The topic is missing. A broker that has just started may not know it yet, so once is no news.
+    fn miss(&mut self, error: ConnectorError) -> Result<(), ConnectorError> {
+        if std::mem::replace(&mut self.missed, true) {
+            return Err(error.with_detail("The topic was deleted while the source was reading it."));
+        }
+        Ok(())
+    }
+
     /// Looks for new partitions, and whether the topic is still the same one.
     ///
     /// # Errors
@@ -232,13 +243,17 @@ impl WatchThread {
     fn look(&mut self) -> Result<(), ConnectorError> {
         let found = match self.asking().partitions() {
             Ok(found) => found,
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                return Err(error.with_detail("The topic was deleted while the source was reading it."));
-            }
+            Err(error) if error.kind == ErrorKind::NotFound => return self.miss(error),
             Err(_) => return Ok(()),
         };
-        if let Ok(identity) = self.asking().identity() {
-            super::probe::check_identity(&self.watched.identity, &identity)?;
+        self.missed = false;
+        match self
+            .asking()
+            .identity()
+            .and_then(|found| check_identity(&self.watched.identity, &found))
+        {
+            Err(error) if error.kind == ErrorKind::PositionLost => return Err(error),
+            _ => {}
         }
         let mut appeared = Positions::new();
         for partition in found.difference(&self.watched.known) {

@@ -323,11 +323,11 @@ fn probe(fixture: &SourceFixture<'_>) -> Result<Positions, String> {
     Ok(probe.start)
 }
 
+/// A source and its lanes.
+type OpenSource = (Box<dyn Source>, Vec<Box<dyn SourceLane>>);
+
 /// An open source and a lane for each of `start`'s partitions.
-fn open(
-    fixture: &SourceFixture<'_>,
-    start: &Positions,
-) -> Result<(Box<dyn Source>, Vec<Box<dyn SourceLane>>), String> {
+fn open(fixture: &SourceFixture<'_>, start: &Positions) -> Result<OpenSource, String> {
     let mut source = fixture.connector.create(&fixture.options).map_err(told)?;
     let wants = Wants {
         key: true,

@@ -34,15 +34,19 @@ fn options(given: &[(&str, &str)]) -> OptionMap {
 }
 
 fn numbers(values: std::ops::Range<i64>) -> RecordBatch {
-    RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(values)) as _)]).unwrap()
+    RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(values)) as _)])
+        .expect("one column makes a batch")
 }
+
+/// A source and its lanes.
+type OpenSource = (Box<dyn Source>, Vec<Box<dyn SourceLane>>);
 
 /// An open source and its first lanes.
 fn open(
     connector: &dyn SourceConnector,
     options: &OptionMap,
     start: &Positions,
-) -> Result<(Box<dyn Source>, Vec<Box<dyn SourceLane>>), ConnectorError> {
+) -> Result<OpenSource, ConnectorError> {
     let mut source = connector.create(options)?;
     let context = SourceContext {
         name: "test".to_owned(),
@@ -60,14 +64,14 @@ fn open(
 fn poll_numbers(lane: &mut dyn SourceLane, max_records: usize) -> Vec<i64> {
     match lane
         .poll(max_records, Duration::ZERO)
-        .unwrap()
+        .expect("the fixture is sound")
         .map(|batch| batch.body)
     {
         Some(BatchBody::Rows { rows, .. }) => rows
             .column(0)
             .as_any()
             .downcast_ref::<Int64Array>()
-            .unwrap()
+            .expect("the fixture is sound")
             .values()
             .to_vec(),
         Some(BatchBody::Payloads(_)) => panic!("rows were expected"),

@@ -1,4 +1,4 @@
-//! A source in a hundred lines: the lines of a text file, read again from any position.
+//! A source of one's own, whole: the lines of a text file, read again from any position.
 //!
 //! The position is the byte at which a line begins, so that a restart seeks instead of counting. What is here is all
 //! that a connector has to have; `highwater_connectors::conformance` checks that it keeps its promises.
@@ -183,6 +183,7 @@ impl SourceLane for LineLane {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "a program says what it found")]
 fn main() -> Result<(), String> {
     use highwater_connectors::conformance::{SourceFixture, check_source};
     let path = std::env::args().nth(1).unwrap_or_else(|| "Cargo.toml".to_owned());

@@ -42,30 +42,34 @@ fn main() {
     for columns in [vec![0, 1, 2, 3, 4, 5, 6], vec![0, 2, 5]] {
         let schema = Arc::new(bids.schema().project(&columns).expect("columns of the schema"));
         println!("\nJSON -> Arrow, {} of 7 columns", columns.len());
-        report("highwater", || ours(&records, &schema));
-        report("sonic-rs, DeserializeSeed", || {
-            with_seed(&records, &schema, sonic)
-        });
-        report("serde_json, DeserializeSeed", || {
-            with_seed(&records, &schema, serde)
-        });
-        report("simd-json, tape", || simd(&records, &schema));
-        report("jiter", || with_jiter(&records, &schema));
-        report("arrow-json", || arrow_json(&records, &schema));
+        compare(&mut [
+            ("highwater", &mut || ours(&records, &schema)),
+            ("sonic-rs, DeserializeSeed", &mut || {
+                with_seed(&records, &schema, sonic)
+            }),
+            ("serde_json, DeserializeSeed", &mut || {
+                with_seed(&records, &schema, serde)
+            }),
+            ("simd-json, tape", &mut || simd(&records, &schema)),
+            ("jiter", &mut || with_jiter(&records, &schema)),
+            ("arrow-json", &mut || arrow_json(&records, &schema)),
+        ]);
         println!("\nArrow -> JSON, {} columns", columns.len());
         let rows = bids.rows(0, 0..RECORDS, &columns);
-        report("highwater", || ours_encode(&rows));
-        report("arrow-json", || arrow_json_encode(&rows));
+        compare(&mut [
+            ("highwater", &mut || ours_encode(&rows)),
+            ("arrow-json", &mut || arrow_json_encode(&rows)),
+        ]);
     }
     println!();
-    report("making a bid as JSON", || {
+    compare(&mut [("making a bid as JSON", &mut || {
         let mut out = Vec::with_capacity(300);
         for k in 0..RECORDS {
             out.clear();
             bids.json(0, k, &mut out);
         }
         out.len()
-    });
+    })]);
 }
 
 /// CPU time of this thread (ns), as the scheduler counts it.
@@ -78,16 +82,23 @@ fn cpu_ns() -> u64 {
         .expect("the first number is the CPU time")
 }
 
-fn report(name: &str, mut run: impl FnMut() -> usize) {
-    let mut rounds: Vec<u64> = (0..ROUNDS)
-        .map(|_| {
+/// A name, and what takes all records once.
+type Candidate<'a> = (&'a str, &'a mut dyn FnMut() -> usize);
+
+/// Runs the candidates in turn, round by round, so that a noisy moment meets all of them.
+fn compare(candidates: &mut [Candidate<'_>]) {
+    let mut rounds = vec![Vec::with_capacity(ROUNDS); candidates.len()];
+    for _ in 0..ROUNDS {
+        for ((_, run), rounds) in candidates.iter_mut().zip(&mut rounds) {
             let begun = cpu_ns();
             std::hint::black_box(run());
-            (cpu_ns() - begun) / RECORDS as u64
-        })
-        .collect();
-    rounds.sort_unstable();
-    println!("  {name:<30} {:>6} ({})", rounds[ROUNDS / 2], rounds[0]);
+            rounds.push((cpu_ns() - begun) / RECORDS as u64);
+        }
+    }
+    for ((name, _), mut rounds) in candidates.iter().zip(rounds) {
+        rounds.sort_unstable();
+        println!("  {name:<30} {:>6} ({})", rounds[ROUNDS / 2], rounds[0]);
+    }
 }
 
 fn ours(records: &[Vec<u8>], schema: &SchemaRef) -> usize {

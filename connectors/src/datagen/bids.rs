@@ -255,7 +255,8 @@ impl Bid {
 
 /// Appends `count` (at most 12) lowercase letters, five bits of `hash` each.
 fn write_letters(hash: u64, count: usize, out: &mut Vec<u8>) {
-    let letters: [u8; 12] = std::array::from_fn(|place| b'a' + ((hash >> (5 * place) & 31) * 26 >> 5) as u8);
+    let letters: [u8; 12] =
+        std::array::from_fn(|place| b'a' + (((hash >> (5 * place) & 31) * 26) >> 5) as u8);
     out.extend_from_slice(&letters[..count]);
 }
 

@@ -67,7 +67,7 @@ impl FaultBody {
 
     /// The bad record to report.
     #[cold]
-    pub(crate) fn into_bad_record(mut self: Box<Self>, offset: i64, value: &[u8]) -> BadRecord {
+    pub(crate) fn into_bad_record(mut self, offset: i64, value: &[u8]) -> BadRecord {
         let column = self.path.pop();
         self.path.reverse();
         let reason = if self.path.is_empty() {

@@ -111,7 +111,7 @@ impl TimestampFormat {
                 }
             }
             Self::Unix(unit) => {
-                let value = unit.from_micros(micros);
+                let value = unit.of_micros(micros);
                 out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
             }
             Self::Pattern(pattern) => {
@@ -153,7 +153,7 @@ impl UnixUnit {
         }
     }
 
-    fn from_micros(self, micros: i64) -> i128 {
+    fn of_micros(self, micros: i64) -> i128 {
         match self {
             Self::Seconds => i128::from(micros.div_euclid(SECOND_US)),
             Self::Millis => i128::from(micros.div_euclid(1_000)),

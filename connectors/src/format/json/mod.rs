@@ -3,8 +3,6 @@
 mod decode;
 mod encode;
 mod scan;
-#[cfg(test)]
-mod tests;
 mod value;
 
 pub(crate) use decode::JsonDecoder;
@@ -40,3 +38,10 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod encode_tests;
+#[cfg(test)]
+mod property_tests;
+#[cfg(test)]
+mod tests;

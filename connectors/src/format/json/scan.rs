@@ -207,8 +207,10 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn some_digits(&mut self) -> Result<(), Fault> {
         let start = self.pos;
-        while self.peek().is_ascii_digit() {
-            self.pos += 1;
+        let mut count = 8;
+        while count == 8 {
+            count = digits8(self.bytes, self.pos).1;
+            self.pos += count;
         }
         if self.pos == start {
             Err(self.unexpected("a digit"))
@@ -413,7 +415,16 @@ fn digits_at_end(bytes: &[u8], from: usize) -> (u64, usize) {
 #[inline]
 pub(super) fn string_stop(bytes: &[u8], from: usize) -> usize {
     let mut pos = from;
-    while let Some(chunk) = bytes.get(pos..).and_then(<[u8]>::first_chunk::<8>) {
+    while let Some(chunk) = bytes.get(pos..).and_then(<[u8]>::first_chunk::<16>) {
+        let words = u128::from_le_bytes(*chunk);
+        let (low, high) = (special_bytes(words as u64), special_bytes((words >> 64) as u64));
+        if low | high != 0 {
+            let (special, skipped) = if low != 0 { (low, 0) } else { (high, 8) };
+            return pos + skipped + (special.trailing_zeros() / 8) as usize;
+        }
+        pos += 16;
+    }
+    if let Some(chunk) = bytes.get(pos..).and_then(<[u8]>::first_chunk::<8>) {
         let special = special_bytes(u64::from_le_bytes(*chunk));
         if special != 0 {
             return pos + (special.trailing_zeros() / 8) as usize;

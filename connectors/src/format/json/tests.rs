@@ -1,24 +1,21 @@
+//! What JSON records become, and why some are bad.
+
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Decimal128Array, Float64Array, Int64Array,
-    RecordBatch, StringArray, TimestampMicrosecondArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, Int64Array, StringArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Fields, Float32Type, Float64Type, Int16Type, Int32Type,
     Int64Type, Schema, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
 };
-use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::format::{
-    Change, ColumnOrigin, DecodeColumn, Decoded, Decoder, EncodeOptions, JSON_EXTENSION, decoder, encoder,
-};
+use super::encode_tests::{encode, value_of};
+use crate::format::{ColumnOrigin, DecodeColumn, Decoded, Decoder, JSON_EXTENSION, decoder};
 use crate::options::OptionMap;
-use crate::sink::{SinkMode, SinkRecord};
+use crate::sink::SinkMode;
 use crate::source::{PartitionId, RawPayload, RecordHeaders};
 
-fn column(name: &str, data_type: DataType) -> DecodeColumn {
+pub(super) fn column(name: &str, data_type: DataType) -> DecodeColumn {
     DecodeColumn {
         field: Arc::new(Field::new(name, data_type, true)),
         origin: ColumnOrigin::Value(name.to_owned()),
@@ -26,7 +23,7 @@ fn column(name: &str, data_type: DataType) -> DecodeColumn {
     }
 }
 
-fn jsonb(name: &str) -> DecodeColumn {
+pub(super) fn jsonb(name: &str) -> DecodeColumn {
     let metadata = [(JSON_EXTENSION.0.to_owned(), JSON_EXTENSION.1.to_owned())];
     let field = Field::new(name, DataType::Utf8, true).with_metadata(metadata.into());
     DecodeColumn {
@@ -35,7 +32,7 @@ fn jsonb(name: &str) -> DecodeColumn {
     }
 }
 
-fn timestamp() -> DataType {
+pub(super) fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Microsecond, None)
 }
 
@@ -53,11 +50,11 @@ fn payload(value: Option<&[u8]>, offset: i64) -> RawPayload<'_> {
     }
 }
 
-fn json_decoder(columns: &[DecodeColumn]) -> Box<dyn Decoder> {
+pub(super) fn json_decoder(columns: &[DecodeColumn]) -> Box<dyn Decoder> {
     decoder("json", columns, &OptionMap::new()).unwrap()
 }
 
-fn decode_with(decoder: &mut dyn Decoder, records: &[&[u8]]) -> Decoded {
+pub(super) fn decode_with(decoder: &mut dyn Decoder, records: &[&[u8]]) -> Decoded {
     let payloads: Vec<_> = (0..)
         .zip(records)
         .map(|(offset, record)| payload(Some(record), offset))
@@ -65,7 +62,7 @@ fn decode_with(decoder: &mut dyn Decoder, records: &[&[u8]]) -> Decoded {
     decoder.decode(PartitionId(3), &payloads).unwrap()
 }
 
-fn decode(columns: &[DecodeColumn], records: &[&str]) -> Decoded {
+pub(super) fn decode(columns: &[DecodeColumn], records: &[&str]) -> Decoded {
     let records: Vec<&[u8]> = records.iter().map(|record| record.as_bytes()).collect();
     decode_with(json_decoder(columns).as_mut(), &records)
 }
@@ -91,7 +88,7 @@ fn fault(data_type: DataType, value: &str) -> String {
 }
 
 #[test]
-fn each_type_takes_its_values() {
+fn numbers_are_exact() {
     let long = |value: &str| one(DataType::Int64, value).as_primitive::<Int64Type>().value(0);
     assert_eq!(long(r#"{"c":9223372036854775807}"#), i64::MAX);
     assert_eq!(long(r#"{"c":-9223372036854775808}"#), i64::MIN);
@@ -127,7 +124,6 @@ fn each_type_takes_its_values() {
             .value(0),
         3.0
     );
-    assert!(one(DataType::Boolean, r#"{"c":true}"#).as_boolean().value(0));
     let decimal = |value| {
         one(DataType::Decimal128(38, 10), value)
             .as_primitive::<Decimal128Type>()
@@ -138,6 +134,11 @@ fn each_type_takes_its_values() {
         12345678901234567890123456780123456789
     );
     assert_eq!(decimal(r#"{"c":"-0.5"}"#), -5_000_000_000);
+}
+
+#[test]
+fn times_truth_and_bytes_are_taken_as_declared() {
+    assert!(one(DataType::Boolean, r#"{"c":true}"#).as_boolean().value(0));
     assert_eq!(
         one(DataType::Date32, r#"{"c":"1970-01-02"}"#)
             .as_primitive::<Date32Type>()
@@ -193,92 +194,95 @@ fn strings_are_exact() {
     }
 }
 
+/// Type, value, and why the one does not take the other.
+const WRONG_VALUES: &[(DataType, &str, &str)] = &[
+    (DataType::Int64, "\"1\"", "expected BIGINT, found \"1\""),
+    (DataType::Int64, "true", "expected BIGINT, found true"),
+    (
+        DataType::Int64,
+        "1.0",
+        "expected BIGINT, found 1.0, which is not written as an integer",
+    ),
+    (
+        DataType::Int64,
+        "9223372036854775808",
+        "9223372036854775808 is out of range for BIGINT",
+    ),
+    (
+        DataType::Int64,
+        "-9223372036854775809",
+        "-9223372036854775809 is out of range for BIGINT",
+    ),
+    (
+        DataType::Int64,
+        "18446744073709551617",
+        "18446744073709551617 is out of range for BIGINT",
+    ),
+    (
+        DataType::Int32,
+        "2147483648",
+        "2147483648 is out of range for INTEGER",
+    ),
+    (DataType::Int16, "-32769", "-32769 is out of range for SMALLINT"),
+    (
+        DataType::Float64,
+        "1e400",
+        "1e400 is out of range for DOUBLE PRECISION",
+    ),
+    (DataType::Float32, "1e40", "1e40 is out of range for REAL"),
+    (
+        DataType::Float64,
+        "\"1\"",
+        "expected DOUBLE PRECISION, found \"1\"",
+    ),
+    (DataType::Boolean, "1", "expected BOOLEAN, found 1"),
+    (DataType::Utf8, "1", "expected a string, found 1"),
+    (
+        DataType::Utf8,
+        "{\"a\": [1]}",
+        "expected a string, found {\"a\": [1]}",
+    ),
+    (
+        DataType::Utf8,
+        "\"\\ud800\"",
+        "a string holds half of a surrogate pair",
+    ),
+    (
+        DataType::Utf8,
+        "\"\\udc00x\"",
+        "a string holds half of a surrogate pair",
+    ),
+    (
+        DataType::Decimal128(5, 2),
+        "1000",
+        "1000 is out of range for NUMERIC(5,2)",
+    ),
+    (
+        DataType::Decimal128(5, 2),
+        "0.125",
+        "0.125 has more than 2 digits after the point",
+    ),
+    (
+        DataType::Decimal128(5, 2),
+        "\"x\"",
+        "expected NUMERIC(5,2), found \"x\"",
+    ),
+    (
+        DataType::Date32,
+        "\"2026-02-30\"",
+        "expected a date as YYYY-MM-DD, found \"2026-02-30\"",
+    ),
+    (
+        DataType::Binary,
+        "\"é\"",
+        "expected bytes in base64 or \\x hexadecimal, found \"é\"",
+    ),
+];
+
 #[test]
 fn a_wrong_type_is_a_bad_row_with_column_and_reason() {
-    for (data_type, value, reason) in [
-        (DataType::Int64, "\"1\"", "expected BIGINT, found \"1\""),
-        (DataType::Int64, "true", "expected BIGINT, found true"),
-        (
-            DataType::Int64,
-            "1.0",
-            "expected BIGINT, found 1.0, which is not written as an integer",
-        ),
-        (
-            DataType::Int64,
-            "9223372036854775808",
-            "9223372036854775808 is out of range for BIGINT",
-        ),
-        (
-            DataType::Int64,
-            "-9223372036854775809",
-            "-9223372036854775809 is out of range for BIGINT",
-        ),
-        (
-            DataType::Int64,
-            "18446744073709551617",
-            "18446744073709551617 is out of range for BIGINT",
-        ),
-        (
-            DataType::Int32,
-            "2147483648",
-            "2147483648 is out of range for INTEGER",
-        ),
-        (DataType::Int16, "-32769", "-32769 is out of range for SMALLINT"),
-        (
-            DataType::Float64,
-            "1e400",
-            "1e400 is out of range for DOUBLE PRECISION",
-        ),
-        (DataType::Float32, "1e40", "1e40 is out of range for REAL"),
-        (
-            DataType::Float64,
-            "\"1\"",
-            "expected DOUBLE PRECISION, found \"1\"",
-        ),
-        (DataType::Boolean, "1", "expected BOOLEAN, found 1"),
-        (DataType::Utf8, "1", "expected a string, found 1"),
-        (
-            DataType::Utf8,
-            "{\"a\": [1]}",
-            "expected a string, found {\"a\": [1]}",
-        ),
-        (
-            DataType::Utf8,
-            "\"\\ud800\"",
-            "a string holds half of a surrogate pair",
-        ),
-        (
-            DataType::Utf8,
-            "\"\\udc00x\"",
-            "a string holds half of a surrogate pair",
-        ),
-        (
-            DataType::Decimal128(5, 2),
-            "1000",
-            "1000 is out of range for NUMERIC(5,2)",
-        ),
-        (
-            DataType::Decimal128(5, 2),
-            "0.125",
-            "0.125 has more than 2 digits after the point",
-        ),
-        (
-            DataType::Decimal128(5, 2),
-            "\"x\"",
-            "expected NUMERIC(5,2), found \"x\"",
-        ),
-        (
-            DataType::Date32,
-            "\"2026-02-30\"",
-            "expected a date as YYYY-MM-DD, found \"2026-02-30\"",
-        ),
-        (
-            DataType::Binary,
-            "\"é\"",
-            "expected bytes in base64 or \\x hexadecimal, found \"é\"",
-        ),
-    ] {
-        assert_eq!(fault(data_type, value), reason);
+    for (data_type, value, reason) in WRONG_VALUES {
+        assert_eq!(fault(data_type.clone(), value), *reason);
     }
     assert!(fault(timestamp(), "1700000000").contains("declare its unit with timestamp.format"));
     assert!(fault(timestamp(), "\"1970-01-01T00:00:00+01:00\"").contains("TIMESTAMPTZ"));
@@ -469,7 +473,7 @@ fn arrays_and_structs_nest() {
     );
     assert_eq!(decoded.bad[0].column.as_deref(), Some("l"));
     let lines = encode(&decoded.rows, SinkMode::Append, &[], &[]);
-    let values: Vec<Value> = lines.iter().map(|record| value_of(record)).collect();
+    let values: Vec<Value> = lines.iter().map(value_of).collect();
     let expected = [
         json!({"l": [{"x": 1, "y": "a"}, {"x": null, "y": "b"}, null]}),
         json!({"l": []}),
@@ -667,297 +671,6 @@ fn the_bytes_format_gives_the_value_as_it_is() {
         vec![column("v", DataType::Binary), column("w", DataType::Binary)],
     ] {
         assert!(decoder("bytes", &wrong, &OptionMap::new()).is_err());
-    }
-}
-
-fn encode(rows: &RecordBatch, mode: SinkMode, key: &[usize], options: &[(&str, &str)]) -> Vec<SinkRecord> {
-    let changes = vec![Change::Put; rows.num_rows()];
-    encode_changes(rows, mode, key, options, &changes).unwrap()
-}
-
-fn encode_changes(
-    rows: &RecordBatch,
-    mode: SinkMode,
-    key: &[usize],
-    options: &[(&str, &str)],
-    changes: &[Change],
-) -> Result<Vec<SinkRecord>, crate::ConnectorError> {
-    let made = EncodeOptions {
-        schema: rows.schema(),
-        mode,
-        key: key.to_vec(),
-    };
-    let options = options
-        .iter()
-        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-        .collect();
-    let mut records = Vec::new();
-    encoder("json", &made, &options)?.encode(rows, changes, &mut records)?;
-    Ok(records)
-}
-
-fn text_of(record: &SinkRecord) -> &str {
-    std::str::from_utf8(record.value.as_ref().unwrap()).unwrap()
-}
-
-fn value_of(record: &SinkRecord) -> Value {
-    serde_json::from_slice(record.value.as_ref().unwrap()).unwrap()
-}
-
-#[test]
-fn each_type_is_written_as_documented() {
-    let array = |array: ArrayRef| array;
-    let rows = RecordBatch::try_from_iter_with_nullable([
-        (
-            "i",
-            array(Arc::new(Int64Array::from(vec![Some(i64::MIN), None]))),
-            true,
-        ),
-        (
-            "s",
-            array(Arc::new(StringArray::from(vec!["a\"\\\n\u{1}é", ""]))),
-            true,
-        ),
-        ("b", array(Arc::new(BooleanArray::from(vec![true, false]))), true),
-        (
-            "f",
-            array(Arc::new(Float64Array::from(vec![1.5, f64::NAN]))),
-            true,
-        ),
-        (
-            "d",
-            array(Arc::new(
-                Decimal128Array::from(vec![-5, 123])
-                    .with_precision_and_scale(10, 2)
-                    .unwrap(),
-            )),
-            true,
-        ),
-        (
-            "t",
-            array(Arc::new(TimestampMicrosecondArray::from(vec![1_500_000, -1]))),
-            true,
-        ),
-        (
-            "z",
-            array(Arc::new(
-                TimestampMicrosecondArray::from(vec![0, 1]).with_timezone("UTC"),
-            )),
-            true,
-        ),
-        (
-            "y",
-            array(Arc::new(BinaryArray::from(vec![&b"\x00\xff"[..], b""]))),
-            true,
-        ),
-    ])
-    .unwrap();
-    let lines = encode(&rows, SinkMode::Append, &[], &[]);
-    assert_eq!(
-        text_of(&lines[0]),
-        r#"{"i":-9223372036854775808,"s":"a\"\\\n\u0001é","b":true,"f":1.5,"d":-0.05,"t":"1970-01-01T00:00:01.5","z":"1970-01-01T00:00:00Z","y":"AP8="}"#
-    );
-    assert_eq!(
-        text_of(&lines[1]),
-        r#"{"i":null,"s":"","b":false,"f":"NaN","d":1.23,"t":"1969-12-31T23:59:59.999999","z":"1970-01-01T00:00:00.000001Z","y":""}"#
-    );
-    assert!(lines.iter().all(|record| record.key.is_none()));
-}
-
-#[test]
-fn timestamp_format_is_obeyed_on_the_way_out() {
-    let stamps = Arc::new(TimestampMicrosecondArray::from(vec![1_500_000])) as ArrayRef;
-    let rows = RecordBatch::try_from_iter([("t", stamps)]).unwrap();
-    for (format, expected) in [
-        ("iso8601", r#"{"t":"1970-01-01T00:00:01.5"}"#),
-        ("unix_s", r#"{"t":1}"#),
-        ("unix_ms", r#"{"t":1500}"#),
-        ("unix_us", r#"{"t":1500000}"#),
-        ("unix_ns", r#"{"t":1500000000}"#),
-        ("%H:%M:%S \"", r#"{"t":"00:00:01 \""}"#),
-    ] {
-        let lines = encode(&rows, SinkMode::Append, &[], &[("timestamp.format", format)]);
-        assert_eq!(text_of(&lines[0]), expected);
-    }
-}
-
-#[test]
-fn an_upsert_has_its_key_columns_as_key_and_deletes_by_tombstone() {
-    let rows = RecordBatch::try_from_iter([
-        ("a", Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef),
-        ("b", Arc::new(StringArray::from(vec!["x", "y"])) as ArrayRef),
-    ])
-    .unwrap();
-    let changes = [Change::Put, Change::Delete];
-    let records = encode_changes(&rows, SinkMode::Upsert, &[1, 0], &[], &changes).unwrap();
-    assert_eq!(records[0].key.as_deref(), Some(&br#"{"b":"x","a":1}"#[..]));
-    assert_eq!(records[0].value.as_deref(), Some(&br#"{"a":1,"b":"x"}"#[..]));
-    assert_eq!(
-        records[1],
-        SinkRecord {
-            key: Some(r#"{"b":"y","a":2}"#.into()),
-            value: None
-        }
-    );
-    assert!(encode_changes(&rows, SinkMode::Append, &[], &[], &changes).is_err());
-    assert!(encode_changes(&rows, SinkMode::Upsert, &[], &[], &changes).is_err());
-}
-
-/// Documents of all shapes, with white space wherever it may stand.
-fn document() -> impl Strategy<Value = String> {
-    let scalar = prop_oneof![
-        Just("null".to_owned()),
-        any::<bool>().prop_map(|value| value.to_string()),
-        any::<i64>().prop_map(|value| value.to_string()),
-        any::<f64>()
-            .prop_filter("JSON has no such number", |value| value.is_finite())
-            .prop_map(|value| json!(value).to_string()),
-        "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?",
-        any::<String>().prop_map(|value| json!(value).to_string()),
-        r#""([a-z]{0,12}|\\u[0-9a-fA-F]{4}|\\[nrtbf/"\\]|é|😀){0,8}""#,
-    ];
-    let value = scalar.prop_recursive(4, 32, 5, |inner| {
-        let name = prop_oneof![
-            Just("a".to_owned()),
-            Just("b".to_owned()),
-            "[a-z]{1,20}",
-            any::<String>()
-        ];
-        prop_oneof![
-            (proptest::collection::vec(inner.clone(), 0..5), space())
-                .prop_map(|(items, space)| format!("[{space}{}{space}]", items.join(&format!("{space},")))),
-            object(name, inner),
-        ]
-    });
-    object(
-        prop_oneof![
-            Just("a".to_owned()),
-            Just("b".to_owned()),
-            Just("c".to_owned()),
-            any::<String>()
-        ],
-        value,
-    )
-}
-
-fn space() -> impl Strategy<Value = &'static str> {
-    prop_oneof![4 => Just(""), 1 => Just(" "), 1 => Just("\n\t\r ")]
-}
-
-fn object(
-    name: impl Strategy<Value = String>,
-    value: impl Strategy<Value = String>,
-) -> impl Strategy<Value = String> {
-    (proptest::collection::vec((name, value), 0..6), space()).prop_map(|(fields, space)| {
-        let fields: Vec<String> = fields
-            .iter()
-            .map(|(name, value)| format!("{}{space}:{space}{value}", json!(name)))
-            .collect();
-        format!("{{{space}{}{space}}}", fields.join(&format!("{space},{space}")))
-    })
-}
-
-/// What RFC 8259 says, told by serde_json.
-fn is_object(record: &[u8]) -> bool {
-    std::str::from_utf8(record).is_ok()
-        && serde_json::from_slice::<serde::de::IgnoredAny>(record).is_ok()
-        && record.trim_ascii_start().first() == Some(&b'{')
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
-
-    #[test]
-    fn every_document_is_taken_and_its_values_are_those_of_serde_json(document in document()) {
-        let columns = [jsonb("a"), jsonb("b")];
-        let decoded = decode(&columns, &[&document]);
-        prop_assert!(decoded.bad.is_empty(), "{document}: {:?}", decoded.bad);
-        // Values that serde_json cannot hold (lone surrogates, 1e999) are compared as text elsewhere.
-        if let Ok(whole) = serde_json::from_str::<Value>(&document) {
-            for (index, name) in ["a", "b"].into_iter().enumerate() {
-                let column = decoded.rows.column(index).as_string::<i32>();
-                let found = if column.is_null(0) { Value::Null } else { serde_json::from_str(column.value(0)).unwrap() };
-                let exact = whole.get(name).cloned();
-                let folded = whole.get(name.to_uppercase()).cloned();
-                prop_assert_eq!(found, exact.or(folded).unwrap_or(Value::Null));
-            }
-        }
-    }
-
-    #[test]
-    fn typed_values_are_those_of_serde_json_or_the_record_is_bad(document in document()) {
-        let Ok(whole) = serde_json::from_str::<Value>(&document) else { return Ok(()) };
-        let columns = [column("a", DataType::Int64), column("b", DataType::Utf8)];
-        let decoded = decode(&columns, &[&document]);
-        let Some(row) = (decoded.rows.num_rows() == 1).then_some(&decoded.rows) else {
-            return Ok(());
-        };
-        if let Some(value) = whole.get("a") {
-            let found = row.column(0).as_primitive::<Int64Type>();
-            prop_assert_eq!(found.is_valid(0).then(|| found.value(0)), value.as_i64());
-        }
-        if let Some(value) = whole.get("b") {
-            let found = row.column(1).as_string::<i32>();
-            prop_assert_eq!(found.is_valid(0).then(|| found.value(0)), value.as_str());
-        }
-    }
-
-    #[test]
-    fn a_damaged_document_is_taken_if_and_only_if_it_still_is_json(
-        document in document(),
-        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3), 1..4),
-    ) {
-        let mut record = document.into_bytes();
-        for (at, byte, how) in damage {
-            let at = at.index(record.len());
-            match how {
-                0 => record[at] = byte,
-                1 => record.insert(at, br#"{}[]",:\0123e.-tfn u"#[usize::from(byte) % 20]),
-                _ => drop(record.remove(at)),
-            }
-            if record.is_empty() {
-                break;
-            }
-        }
-        let decoded = decode_with(json_decoder(&[]).as_mut(), &[&record]);
-        prop_assert_eq!(decoded.rows.num_rows() == 1, is_object(&record), "{:?}", String::from_utf8_lossy(&record));
-        // Declared columns see the same text: they may refuse a value, but never take what is no JSON.
-        let columns = [column("a", DataType::Int64), column("b", DataType::Utf8), column("c", timestamp())];
-        let declared = decode_with(json_decoder(&columns).as_mut(), &[&record]);
-        prop_assert!(declared.rows.num_rows() == 0 || is_object(&record));
-    }
-
-    #[test]
-    fn a_batch_gives_what_its_records_give_alone(documents in proptest::collection::vec((document(), 0..4), 1..12)) {
-        let columns = [jsonb("a"), column("b", DataType::Utf8), column("c", DataType::Int64)];
-        let records: Vec<String> = documents
-            .into_iter()
-            .map(|(document, cut)| document.chars().take(if cut == 0 { document.len() / 2 } else { usize::MAX }).collect())
-            .collect();
-        let together = decode(&columns, &records.iter().map(String::as_str).collect::<Vec<_>>());
-        let alone: Vec<Decoded> = records.iter().map(|record| decode(&columns, &[record.as_str()])).collect();
-        let rows = alone.iter().map(|decoded| &decoded.rows);
-        prop_assert_eq!(&together.rows, &arrow::compute::concat_batches(&together.rows.schema(), rows).unwrap());
-        let reasons: Vec<_> = alone.iter().flat_map(|decoded| &decoded.bad).map(|bad| &bad.reason).collect();
-        prop_assert_eq!(together.bad.iter().map(|bad| &bad.reason).collect::<Vec<_>>(), reasons);
-    }
-
-    #[test]
-    fn what_is_written_reads_back(
-        rows in proptest::collection::vec((any::<Option<i64>>(), any::<Option<String>>(), any::<Option<f64>>(), -60_000_000_000_000_000_i64..250_000_000_000_000_000), 1..20),
-    ) {
-        let floats: Float64Array = rows.iter().map(|row| row.2.filter(|value| !value.is_nan())).collect();
-        let batch = RecordBatch::try_from_iter_with_nullable([
-            ("i", Arc::new(rows.iter().map(|row| row.0).collect::<Int64Array>()) as ArrayRef, true),
-            ("s", Arc::new(rows.iter().map(|row| row.1.as_deref()).collect::<StringArray>()) as ArrayRef, true),
-            ("f", Arc::new(floats) as ArrayRef, true),
-            ("t", Arc::new(TimestampMicrosecondArray::from_iter_values(rows.iter().map(|row| row.3))) as ArrayRef, true),
-        ]).unwrap();
-        let columns: Vec<_> = batch.schema().fields().iter().map(|field| column(field.name(), field.data_type().clone())).collect();
-        let records = encode(&batch, SinkMode::Append, &[], &[]);
-        let values: Vec<&[u8]> = records.iter().map(|record| record.value.as_deref().unwrap()).collect();
-        let decoded = decode_with(json_decoder(&columns).as_mut(), &values);
-        prop_assert_eq!(decoded.rows, batch);
     }
 }
 

@@ -17,6 +17,7 @@ pub struct Parsed {
 
 /// What a statement says.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "statements come one by one")]
 pub enum Statement {
     /// `CREATE SOURCE`
     CreateSource(CreateSource),
@@ -148,6 +149,7 @@ pub struct SourceColumn {
 
 /// Where the values of a source column come from.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a source has few columns")]
 pub enum SourceColumnKind {
     /// A field of the record's value.
     Field,

@@ -442,89 +442,90 @@ mod refusals {
         assert_eq!(error.hint.as_deref(), Some("Did you mean CREATE SOURCE?"));
     }
 
+    const NOT_THERE: &[(&str, &str, &str)] = &[
+        ("BEGIN", "BEGIN", "BEGIN"),
+        ("COMMIT", "COMMIT", "COMMIT"),
+        ("INSERT INTO t VALUES (1)", "INSERT", "INSERT INTO "),
+        ("UPDATE t SET a = 1", "UPDATE", "UPDATE t SET"),
+        ("COPY t FROM STDIN", "COPY", "COPY t FROM "),
+        ("CREATE TABLE t (a INT)", "CREATE TABLE", "CREATE TABLE"),
+        (
+            "CREATE UNIQUE INDEX i ON t (a)",
+            "CREATE UNIQUE INDEX",
+            "CREATE UNIQU",
+        ),
+        ("CREATE SECRET s AS 'x'", "CREATE SECRET", "CREATE SECRE"),
+        (
+            "CREATE OR REPLACE SOURCE s",
+            "OR REPLACE for a source",
+            "CREATE OR RE",
+        ),
+        ("CREATE TEMP VIEW v AS SELECT 1", "CREATE TEMP", "CREATE TEMP "),
+        (
+            "CREATE SINK s INTO t AS SELECT 1",
+            "CREATE SINK … INTO",
+            "INTO t AS SE",
+        ),
+        (
+            "CREATE SOURCE s (a INT PRIMARY KEY)",
+            "PRIMARY KEY in a source",
+            "PRIMARY KEY)",
+        ),
+        (
+            "CREATE SOURCE s (a INT, PRIMARY KEY (a))",
+            "PRIMARY KEY in a source",
+            "PRIMARY KEY ",
+        ),
+        (
+            "CREATE SOURCE s (a INT DEFAULT 1)",
+            "DEFAULT in a source",
+            "DEFAULT 1)",
+        ),
+        (
+            "CREATE SOURCE s (a INT) FORMAT DEBEZIUM ENCODE JSON",
+            "FORMAT DEBEZIUM",
+            "FORMAT DEBEZ",
+        ),
+        (
+            "CREATE SOURCE s (a INT) FORMAT PLAIN ENCODE AVRO (x = 'y')",
+            "ENCODE AVRO",
+            "FORMAT PLAIN",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (connection = 'k')",
+            "option \"connection\"",
+            "connection =",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (a = SECRET b)",
+            "SECRET in an option",
+            "SECRET b)",
+        ),
+        (
+            "CREATE SOURCE s (a INT) INCLUDE payload AS p",
+            "INCLUDE payload",
+            "payload AS p",
+        ),
+        ("DROP TABLE t", "DROP TABLE", "DROP TABLE t"),
+        ("ALTER SOURCE s PAUSE", "ALTER SOURCE … PAUSE", "PAUSE"),
+        ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE", "ANALYZE SELE"),
+        (
+            "EXPLAIN CREATE SOURCE s",
+            "EXPLAIN of CREATE SOURCE",
+            "CREATE SOURC",
+        ),
+        ("SET LOCAL a = 1", "SET LOCAL", "SET LOCAL a "),
+        (
+            "SELECT 1 EMIT ON WINDOW CLOSE",
+            "EMIT ON WINDOW CLOSE in a SELECT",
+            "EMIT ON WIND",
+        ),
+        ("WITH a AS (SELECT 1) DELETE FROM a", "DELETE", "WITH a AS (S"),
+    ];
+
     #[test]
     fn what_is_not_there_is_refused_by_its_name_and_place() {
-        let cases = [
-            ("BEGIN", "BEGIN", "BEGIN"),
-            ("COMMIT", "COMMIT", "COMMIT"),
-            ("INSERT INTO t VALUES (1)", "INSERT", "INSERT INTO "),
-            ("UPDATE t SET a = 1", "UPDATE", "UPDATE t SET"),
-            ("COPY t FROM STDIN", "COPY", "COPY t FROM "),
-            ("CREATE TABLE t (a INT)", "CREATE TABLE", "CREATE TABLE"),
-            (
-                "CREATE UNIQUE INDEX i ON t (a)",
-                "CREATE UNIQUE INDEX",
-                "CREATE UNIQU",
-            ),
-            ("CREATE SECRET s AS 'x'", "CREATE SECRET", "CREATE SECRE"),
-            (
-                "CREATE OR REPLACE SOURCE s",
-                "OR REPLACE for a source",
-                "CREATE OR RE",
-            ),
-            ("CREATE TEMP VIEW v AS SELECT 1", "CREATE TEMP", "CREATE TEMP "),
-            (
-                "CREATE SINK s INTO t AS SELECT 1",
-                "CREATE SINK … INTO",
-                "INTO t AS SE",
-            ),
-            (
-                "CREATE SOURCE s (a INT PRIMARY KEY)",
-                "PRIMARY KEY in a source",
-                "PRIMARY KEY)",
-            ),
-            (
-                "CREATE SOURCE s (a INT, PRIMARY KEY (a))",
-                "PRIMARY KEY in a source",
-                "PRIMARY KEY ",
-            ),
-            (
-                "CREATE SOURCE s (a INT DEFAULT 1)",
-                "DEFAULT in a source",
-                "DEFAULT 1)",
-            ),
-            (
-                "CREATE SOURCE s (a INT) FORMAT DEBEZIUM ENCODE JSON",
-                "FORMAT DEBEZIUM",
-                "FORMAT DEBEZ",
-            ),
-            (
-                "CREATE SOURCE s (a INT) FORMAT PLAIN ENCODE AVRO (x = 'y')",
-                "ENCODE AVRO",
-                "FORMAT PLAIN",
-            ),
-            (
-                "CREATE SOURCE s (a INT) WITH (connection = 'k')",
-                "option \"connection\"",
-                "connection =",
-            ),
-            (
-                "CREATE SOURCE s (a INT) WITH (a = SECRET b)",
-                "SECRET in an option",
-                "SECRET b)",
-            ),
-            (
-                "CREATE SOURCE s (a INT) INCLUDE payload AS p",
-                "INCLUDE payload",
-                "payload AS p",
-            ),
-            ("DROP TABLE t", "DROP TABLE", "DROP TABLE t"),
-            ("ALTER SOURCE s PAUSE", "ALTER SOURCE … PAUSE", "PAUSE"),
-            ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE", "ANALYZE SELE"),
-            (
-                "EXPLAIN CREATE SOURCE s",
-                "EXPLAIN of CREATE SOURCE",
-                "CREATE SOURC",
-            ),
-            ("SET LOCAL a = 1", "SET LOCAL", "SET LOCAL a "),
-            (
-                "SELECT 1 EMIT ON WINDOW CLOSE",
-                "EMIT ON WINDOW CLOSE in a SELECT",
-                "EMIT ON WIND",
-            ),
-            ("WITH a AS (SELECT 1) DELETE FROM a", "DELETE", "WITH a AS (S"),
-        ];
-        for (sql, what, place) in cases {
+        for &(sql, what, place) in NOT_THERE {
             let (error, at) = refused(sql);
             assert_eq!(error.state, SqlState::FeatureNotSupported, "{sql}: {error:?}");
             assert_eq!(error.message, format!("{what} is not supported"), "{sql}");
@@ -532,77 +533,78 @@ mod refusals {
         }
     }
 
+    const MISTAKES: &[(&str, SqlState, &str)] = &[
+        (
+            "CREATE SOURCE s (a INT, A INT)",
+            SqlState::DuplicateColumn,
+            "A INT)",
+        ),
+        ("CREATE SOURCE hw (a INT)", SqlState::ReservedName, "hw (a INT)"),
+        (
+            "CREATE VIEW other.v AS SELECT 1",
+            SqlState::FeatureNotSupported,
+            "other.v AS S",
+        ),
+        (
+            "CREATE VIEW select AS SELECT 1",
+            SqlState::SyntaxError,
+            "select AS SE",
+        ),
+        (
+            "CREATE VIEW \"\" AS SELECT 1",
+            SqlState::SyntaxError,
+            "\"\" AS SELECT",
+        ),
+        (
+            "CREATE VIEW v (a, a) AS SELECT 1, 2",
+            SqlState::DuplicateColumn,
+            "a) AS SELECT",
+        ),
+        ("CREATE VIEW v AS", SqlState::SyntaxError, ""),
+        (
+            "CREATE SINK s WITH (connector = 'x')",
+            SqlState::SyntaxError,
+            "WITH (connec",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (a = 'b', \"A\" = 'c')",
+            SqlState::SyntaxError,
+            "\"A\" = 'c')",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (a = kafka)",
+            SqlState::SyntaxError,
+            "kafka)",
+        ),
+        (
+            "CREATE SOURCE s (a INT) WITH (a 'b')",
+            SqlState::SyntaxError,
+            "'b')",
+        ),
+        (
+            "CREATE SOURCE s (a INT) FORMAT PLAIN",
+            SqlState::SyntaxError,
+            "FORMAT PLAIN",
+        ),
+        (
+            "CREATE SOURCE s (a INT WATERMARK FOR a AS a)",
+            SqlState::SyntaxError,
+            "WATERMARK FO",
+        ),
+        ("CREATE SOURCE s (a)", SqlState::SyntaxError, ")"),
+        (
+            "CREATE SOURCE s (a AS b + 1)",
+            SqlState::SyntaxError,
+            "a AS b + 1)",
+        ),
+        ("DROP VIEW", SqlState::SyntaxError, ""),
+        ("SELECT 1 2", SqlState::SyntaxError, "2"),
+        ("SHOW LANES FROM", SqlState::SyntaxError, ""),
+    ];
+
     #[test]
     fn mistakes_are_named_at_their_place() {
-        let cases = [
-            (
-                "CREATE SOURCE s (a INT, A INT)",
-                SqlState::DuplicateColumn,
-                "A INT)",
-            ),
-            ("CREATE SOURCE hw (a INT)", SqlState::ReservedName, "hw (a INT)"),
-            (
-                "CREATE VIEW other.v AS SELECT 1",
-                SqlState::FeatureNotSupported,
-                "other.v AS S",
-            ),
-            (
-                "CREATE VIEW select AS SELECT 1",
-                SqlState::SyntaxError,
-                "select AS SE",
-            ),
-            (
-                "CREATE VIEW \"\" AS SELECT 1",
-                SqlState::SyntaxError,
-                "\"\" AS SELECT",
-            ),
-            (
-                "CREATE VIEW v (a, a) AS SELECT 1, 2",
-                SqlState::DuplicateColumn,
-                "a) AS SELECT",
-            ),
-            ("CREATE VIEW v AS", SqlState::SyntaxError, ""),
-            (
-                "CREATE SINK s WITH (connector = 'x')",
-                SqlState::SyntaxError,
-                "WITH (connec",
-            ),
-            (
-                "CREATE SOURCE s (a INT) WITH (a = 'b', \"A\" = 'c')",
-                SqlState::SyntaxError,
-                "\"A\" = 'c')",
-            ),
-            (
-                "CREATE SOURCE s (a INT) WITH (a = kafka)",
-                SqlState::SyntaxError,
-                "kafka)",
-            ),
-            (
-                "CREATE SOURCE s (a INT) WITH (a 'b')",
-                SqlState::SyntaxError,
-                "'b')",
-            ),
-            (
-                "CREATE SOURCE s (a INT) FORMAT PLAIN",
-                SqlState::SyntaxError,
-                "FORMAT PLAIN",
-            ),
-            (
-                "CREATE SOURCE s (a INT WATERMARK FOR a AS a)",
-                SqlState::SyntaxError,
-                "WATERMARK FO",
-            ),
-            ("CREATE SOURCE s (a)", SqlState::SyntaxError, ")"),
-            (
-                "CREATE SOURCE s (a AS b + 1)",
-                SqlState::SyntaxError,
-                "a AS b + 1)",
-            ),
-            ("DROP VIEW", SqlState::SyntaxError, ""),
-            ("SELECT 1 2", SqlState::SyntaxError, "2"),
-            ("SHOW LANES FROM", SqlState::SyntaxError, ""),
-        ];
-        for (sql, state, place) in cases {
+        for &(sql, state, place) in MISTAKES {
             let (error, at) = refused(sql);
             assert_eq!((error.state, at.as_str()), (state, place), "{sql}: {error:?}");
         }

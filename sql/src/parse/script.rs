@@ -196,10 +196,8 @@ fn check_bounds(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                 chain.operators += usize::from(token.token == Token::LBracket);
                 chains.push(Chain::default());
             }
-            Token::RParen | Token::RBracket | Token::RBrace => {
-                if chains.len() > 1 {
-                    chains.pop();
-                }
+            Token::RParen | Token::RBracket | Token::RBrace if chains.len() > 1 => {
+                chains.pop();
             }
             Token::Lt if before.is_some_and(|before| is_word(before, &["array", "struct", "map"])) => {
                 types += 1

@@ -99,6 +99,11 @@ impl TimestampFormat {
         matches!(self, Self::Unix(_))
     }
 
+    /// Whether the text may hold anything, so that JSON must escape it.
+    pub(crate) fn is_pattern(&self) -> bool {
+        matches!(self, Self::Pattern(_))
+    }
+
     /// Appends `micros` since the epoch, without quotes. `zoned`: the column is a TIMESTAMPTZ.
     pub(crate) fn write(&self, micros: i64, zoned: bool, out: &mut Vec<u8>) -> Result<(), String> {
         match self {
@@ -125,7 +130,7 @@ impl TimestampFormat {
                     write!(text, "{}", moment.naive_utc().format(pattern))
                 };
                 written.map_err(|_| format!("a TIMESTAMP cannot be written in the pattern \"{pattern}\""))?;
-                super::json::write_string_content(text.as_bytes(), out);
+                out.extend_from_slice(text.as_bytes());
             }
         }
         Ok(())

@@ -346,6 +346,12 @@ impl<'a> Cells<'a> {
                 if format.is_number() {
                     return format.write(micros, *zoned, out);
                 }
+                if format.is_pattern() {
+                    let mut text = Vec::new();
+                    format.write(micros, *zoned, &mut text)?;
+                    write_string(&text, out);
+                    return Ok(());
+                }
                 out.push(b'"');
                 format.write(micros, *zoned, out)?;
                 out.push(b'"');

@@ -10,7 +10,7 @@ pub(crate) use encode::JsonEncoder;
 
 /// Appends UTF-8 `text` as the content of a JSON string.
 #[inline]
-pub(crate) fn write_string_content(text: &[u8], out: &mut Vec<u8>) {
+fn write_string_content(text: &[u8], out: &mut Vec<u8>) {
     let mut from = 0;
     loop {
         let stop = scan::string_stop(text, from);

@@ -496,7 +496,7 @@ pub(super) fn unescape(text: Text<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Resolves the `\uXXXX` (or pair) that `text` starts with and gives its length.
+/// Resolves the `\u` escape (or the pair of them) that `text` starts with and gives its length.
 fn unescape_unicode(text: &[u8], out: &mut Vec<u8>) -> Result<usize, Fault> {
     let lone = || crate::format::fault::unfit("a string holds half of a surrogate pair");
     let first = hex4(&text[2..6]);

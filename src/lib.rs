@@ -14,6 +14,7 @@ mod subscription;
 mod system;
 pub mod text;
 
+pub use arrow;
 pub use database::{Database, DatabaseBuilder};
 pub use error::{Error, Result};
 pub use highwater_connectors as connectors;

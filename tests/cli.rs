@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How long something that must happen may take.
@@ -30,8 +31,37 @@ fn highwater(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs to the end, which must come.
 fn run(arguments: &[&str]) -> Output {
-    highwater(arguments).output().unwrap()
+    finish(
+        highwater(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    )
+}
+
+fn finish(child: Child) -> Output {
+    let id = child.id();
+    let (tell, told) = mpsc::channel();
+    let waiter = std::thread::spawn(move || drop(tell.send(child.wait_with_output().unwrap())));
+    let ended = told.recv_timeout(PATIENCE);
+    let output = ended.unwrap_or_else(|_| {
+        signal(id, "KILL");
+        let output = told.recv().unwrap();
+        panic!("it did not end:\n{}{}", out(&output), err(&output));
+    });
+    waiter.join().unwrap();
+    output
+}
+
+fn signal(id: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &id.to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success());
 }
 
 fn out(output: &Output) -> String {
@@ -95,14 +125,6 @@ impl Running {
                 .spawn()
                 .unwrap(),
         )
-    }
-
-    fn signal(&self, name: &str) {
-        let sent = Command::new("kill")
-            .args(["-s", name, &self.0.id().to_string()])
-            .status()
-            .unwrap();
-        assert!(sent.success());
     }
 
     /// Reads standard error until a line says what is waited for.
@@ -188,7 +210,7 @@ fn files_and_standard_input_are_scripts_with_backslash_commands() {
         .unwrap()
         .write_all(b"SELECT 1 AS n;\nSELECT 2 AS n")
         .unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = finish(child);
     assert_eq!(
         (output.status.code(), out(&output)),
         (Some(0), "n\n1\nn\n2\n".to_owned())
@@ -253,9 +275,13 @@ fn objects_are_listed_and_described() {
             "{line}\n{shown}"
         )
     };
-    has("                  List of relations");
-    has(" Name   |       Type        | Connector |  State");
     has(" bids   | source            | nexmark   |");
+    has(" v      | view              |           |");
+    assert!(shown.contains("List of relations"), "{shown}");
+    assert!(
+        shown.contains(" totals | materialized view |           | "),
+        "{shown}"
+    );
     has("Definition:");
     assert!(shown.contains("Materialized view \"totals\""), "{shown}");
     assert!(shown.contains(" n      | bigint |"), "{shown}");
@@ -361,7 +387,7 @@ fn sigterm_ends_a_run_with_a_last_checkpoint() {
     ];
     let mut running = Running::start(&arguments);
     running.await_line(|line| line.contains("source=\"bids\"") && line.contains("lag=0 "));
-    running.signal("TERM");
+    signal(running.0.id(), "TERM");
     assert_eq!(running.0.wait().unwrap().code(), Some(0));
     // Nothing but the last checkpoint can have made it durable.
     assert_eq!(

@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use highwater::Database;
-use highwater::connectors::arrow::array::{Int64Array, RecordBatch, StringArray};
-use highwater::connectors::arrow::datatypes::{DataType, Field, Schema};
+use highwater::arrow::array::{Int64Array, RecordBatch, StringArray};
+use highwater::arrow::datatypes::{DataType, Field, Schema};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let database = Database::in_memory().await?;
     database
         .execute(
-            "CREATE SOURCE orders (customer VARCHAR, amount BIGINT) WITH (connector = 'memory');
+            "CREATE SOURCE orders (customer VARCHAR, amount BIGINT) WITH (connector = 'memory', topic = 'orders');
              CREATE MATERIALIZED VIEW spending AS
                SELECT customer, count(*) AS orders, sum(amount) AS total FROM orders GROUP BY customer;",
         )
@@ -31,16 +31,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ]));
     let rows = RecordBatch::try_new(
         schema,
-        vec![Arc::new(StringArray::from(vec!["ada", "bob", "ada"])), Arc::new(Int64Array::from(vec![10, 20, 32]))],
+        vec![
+            Arc::new(StringArray::from(vec!["ada", "bob", "ada"])),
+            Arc::new(Int64Array::from(vec![10, 20, 32])),
+        ],
     )?;
     database.memory_source("orders")?.push(rows)?;
 
     // The change arrives as soon as the step that made it is over; +1 is a row that is there now, -1 one that is gone.
     let change = changes.next().await.ok_or("the view is gone")??;
-    println!("step {}: {} rows changed, weights {:?}", change.step, change.rows.num_rows(), change.weights);
+    println!(
+        "step {}: {} rows changed, weights {:?}",
+        change.step,
+        change.rows.num_rows(),
+        change.weights
+    );
 
     // A query sees the end of a step, all views of a pipeline alike.
-    let result = database.query("SELECT customer, orders, total FROM spending ORDER BY customer").await?;
+    let result = database
+        .query("SELECT customer, orders, total FROM spending ORDER BY customer")
+        .await?;
     for batch in &result.batches {
         println!("{batch:?}");
     }

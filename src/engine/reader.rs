@@ -270,6 +270,7 @@ impl Control {
 
     fn serve_commands(&self, source: &mut dyn Source) {
         while let Ok(Command::Commit(offsets)) = self.commands.try_recv() {
+            fail::fail_point!("offsets-before-commit");
             if let Err(error) = source.commit(&offsets) {
                 tracing::warn!(source = %self.options.source_name, error = %error, "offsets not committed to the broker");
             }

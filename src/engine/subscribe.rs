@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -61,27 +62,29 @@ impl Subscribers {
         ChangeReceiver { receiver, lagged }
     }
 
-    /// Hands a step's changes to every subscriber.
-    pub(crate) fn send(&self, step: u64, deltas: Vec<Delta>) {
+    /// Hands a step's changes to every subscriber, as one batch: rows that go first, then rows that come.
+    pub(crate) fn send(&self, step: u64, schema: &SchemaRef, deltas: &[Delta]) {
         let mut all = self.all.lock();
         if all.is_empty() {
             return;
         }
-        for delta in deltas.into_iter().filter(|delta| delta.num_rows() > 0) {
-            let weights = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
-            let change = ChangeSet {
-                step,
-                rows: delta.batch,
-                weights,
-            };
-            all.retain(|subscriber| match subscriber.sender.try_send(change.clone()) {
-                Ok(()) => true,
-                Err(mpsc::error::TrySendError::Closed(_)) => false,
-                Err(mpsc::error::TrySendError::Full(_)) => {
-                    subscriber.lagged.store(true, Ordering::Release);
-                    false
-                }
-            });
-        }
+        // The deltas are of one view, so they are of one schema and always go together.
+        let Ok(Some(delta)) = Delta::concat(schema, deltas) else {
+            return;
+        };
+        let weights = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
+        let change = ChangeSet {
+            step,
+            rows: delta.batch,
+            weights,
+        };
+        all.retain(|subscriber| match subscriber.sender.try_send(change.clone()) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                subscriber.lagged.store(true, Ordering::Release);
+                false
+            }
+        });
     }
 }

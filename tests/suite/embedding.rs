@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use futures::StreamExt;
 use highwater::Database;
-use highwater::connectors::arrow::array::{Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
-use highwater::connectors::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use highwater::connectors::registry::Registry;
 
 use crate::support::{rows, until};
@@ -15,7 +15,7 @@ fn orders(customers: &[&str], amounts: &[i64]) -> RecordBatch {
         Field::new("customer", DataType::Utf8, true),
         Field::new("amount", DataType::Int64, true),
     ]);
-    let columns: Vec<highwater::connectors::arrow::array::ArrayRef> = vec![
+    let columns: Vec<arrow::array::ArrayRef> = vec![
         Arc::new(StringArray::from(customers.to_vec())),
         Arc::new(Int64Array::from(amounts.to_vec())),
     ];
@@ -174,5 +174,20 @@ async fn a_query_fails_alone_with_its_reason() {
     assert_eq!(
         states,
         ["odd|FAILED|22012|division by zero", "spending|RUNNING|NULL|NULL"]
+    );
+}
+
+#[test]
+fn the_example_runs() {
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_highwater"));
+    let example = binary.with_file_name("examples").join("embed");
+    let output = std::process::Command::new(example)
+        .output()
+        .expect("cargo test builds the examples");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.starts_with("step 2: 2 rows changed, weights [1, 1]"),
+        "{text}"
     );
 }

@@ -1,5 +1,8 @@
 //! Highwater from the outside: the embedding API, the batch oracle, crashes on real Kafka, the SQL of the documents.
 
 mod embedding;
+mod kafka;
 mod oracle;
+mod restart;
 mod support;
+mod topics;

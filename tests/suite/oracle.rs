@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
+use arrow::array::{
+    BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::datasource::{DefaultTableSource, MemTable};
 use datafusion::logical_expr::TableSource;
 use datafusion::prelude::SessionContext;
 use highwater::Database;
-use highwater::connectors::arrow::array::{
-    BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
-};
-use highwater::connectors::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use highwater::connectors::registry::Registry;
 use highwater_sql::statement::Statement;
 use highwater_sql::{catalog::Catalog, parse, plan};

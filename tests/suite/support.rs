@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use highwater::connectors::arrow::array::{Array, AsArray, RecordBatch};
-use highwater::connectors::arrow::datatypes::Int64Type;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
 use highwater::text::ColumnText;
 use highwater::{Database, Rows};
 
 /// Nothing in a test takes this long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Rows as sorted lines of text, NULL as `NULL`.
 pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
@@ -17,7 +17,7 @@ pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
         let columns: Vec<_> = batch
             .columns()
             .iter()
-            .map(|column| ColumnText::new(column).unwrap())
+            .map(|column| ColumnText::new(column))
             .collect();
         for row in 0..batch.num_rows() {
             let cells = columns.iter().map(|column| {
@@ -69,7 +69,8 @@ pub async fn until(database: &Database, sql: &str, expected: i64) {
         }
         if Instant::now() > deadline {
             let queries = rows(database, "SELECT name, state, error, detail FROM hw.queries").await;
-            panic!("{sql} gives {found} and not {expected}; {queries:?}");
+            let lanes = rows(database, "SELECT * FROM hw.lanes").await;
+            panic!("{sql} gives {found} and not {expected}; {queries:#?} {lanes:#?}");
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

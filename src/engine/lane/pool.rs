@@ -98,8 +98,11 @@ impl LanePool {
             schedule: AtomicU8::new(IDLE),
             pool: Arc::downgrade(&self.shared),
         });
-        let task = make(&slot);
-        *slot.task.lock() = Some(task);
+        {
+            // The lane's waker may fire while the task is being made; a thread that comes too early waits here.
+            let mut task = slot.task.lock();
+            *task = Some(make(&slot));
+        }
         slot.wake();
         slot
     }

@@ -126,7 +126,9 @@ impl PipelineThread {
         let _visible = self.options.parts.publish.write();
         for (query, prepared) in self.queries.iter().zip(prepared) {
             if let Some(prepared) = prepared {
-                query.output.publish(prepared, self.steps);
+                query
+                    .output
+                    .publish(prepared, self.steps, &query.spec.plan.root().schema);
             }
         }
     }
@@ -227,7 +229,9 @@ impl PipelineThread {
             self.steps += 1;
             let (prepared, _) = step::run(&mut query, taken, &first, &self.options.parts)?;
             let _visible = self.options.parts.publish.write();
-            query.output.publish(prepared, self.steps);
+            query
+                .output
+                .publish(prepared, self.steps, &query.spec.plan.root().schema);
             query.is_dirty = true;
         }
         self.queries.push(query);
@@ -299,7 +303,14 @@ impl PipelineThread {
 /// Stops one query; the others go on.
 fn fail(query: &mut Query, error: EngineError) {
     if query.failure.is_none() {
-        tracing::error!(query = %query.spec.name, sqlstate = error.sqlstate, error = %error, "query failed");
+        tracing::error!(
+            query = %query.spec.name,
+            sqlstate = error.sqlstate,
+            error = %error,
+            detail = error.detail.as_deref(),
+            hint = error.hint.as_deref(),
+            "query failed"
+        );
         query.failure = Some(error);
         query.stop();
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use highwater_connectors::format;
 use highwater_connectors::sink::SinkMode;
 use highwater_storage::ObjectProgress;
@@ -143,10 +144,10 @@ impl Output {
     }
 
     /// Makes a prepared change visible; called with the publish lock held.
-    pub(crate) fn publish(&self, prepared: Prepared, step: u64) {
+    pub(crate) fn publish(&self, prepared: Prepared, step: u64, schema: &SchemaRef) {
         if let (Self::View(view), Prepared::View(change, deltas)) = (self, prepared) {
             view.rows.lock().apply(change);
-            view.subscribers.send(step, deltas);
+            view.subscribers.send(step, schema, &deltas);
         }
     }
 

@@ -145,7 +145,9 @@ impl Delivery {
         if let Some(chunk) = self.outbox.chunk_at(self.next, wait) {
             let records = chunk.records(&self.outbox.encoder)?;
             let from = usize::try_from(self.next - chunk.first_seq()).unwrap_or(usize::MAX);
+            fail::fail_point!("sink-before-write");
             self.next += self.sink()?.write(&records, from, WRITE_WAIT)? as u64;
+            fail::fail_point!("sink-after-write");
             self.confirm(Duration::ZERO)
         } else if in_flight {
             self.confirm(CONFIRM_WAIT)
@@ -158,6 +160,7 @@ impl Delivery {
         let before = self.outbox.confirmed_seq();
         let confirmed = self.sink()?.poll_confirmed(wait)?;
         if confirmed > before {
+            fail::fail_point!("sink-before-confirm");
             if self.outbox.confirm(confirmed) {
                 self.signal.raise();
             }

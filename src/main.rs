@@ -2,11 +2,13 @@
 
 #[cfg(feature = "failpoints")]
 mod failpoints;
+#[cfg(not(feature = "failpoints"))]
+#[path = "no_failpoints.rs"]
+mod failpoints;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    #[cfg(feature = "failpoints")]
     failpoints::arm();
     highwater::cli::main()
 }

@@ -11,7 +11,7 @@ use futures::Stream;
 use highwater_sql::catalog::ObjectBody;
 use highwater_storage::ObjectId;
 
-use crate::database::Shared;
+use crate::database::{Database, Shared};
 use crate::engine::subscribe::{ChangeReceiver, ChangeSet};
 use crate::error::{Error, Result};
 
@@ -36,6 +36,16 @@ pub struct Subscription {
     snapshot: VecDeque<Changes>,
     receiver: ChangeReceiver,
     ended: bool,
+}
+
+impl Database {
+    /// Follows a materialized view: its rows as they are now, then every change, as an async stream.
+    ///
+    /// # Errors
+    /// A name that is no materialized view.
+    pub async fn subscribe(&self, view: &str) -> Result<Subscription> {
+        open(&self.shared, view)
+    }
 }
 
 impl Subscription {
@@ -80,7 +90,7 @@ fn lag_error() -> Error {
 ///
 /// # Errors
 /// A name that is no materialized view, or one that does not run.
-pub(crate) fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
+fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let catalog = shared.catalog();
     let object = catalog.resolve(name)?;
     if !matches!(object.body, ObjectBody::MaterializedView(_)) {

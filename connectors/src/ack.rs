@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::source::{PartitionId, Positions};
+use crate::partition::{PartitionId, Positions};
 
 /// Hands out [`AckRef`]s for one assignment and knows the contiguous resolved prefix per partition. Clones share one
 /// ledger; a call costs one short lock, and there is one call per batch.

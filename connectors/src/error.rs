@@ -37,7 +37,12 @@ pub struct ConnectorError {
 impl ConnectorError {
     /// An error of `kind` that says `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), detail: None, hint: None }
+        Self {
+            kind,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
     }
 
     /// Shorthand for [`ErrorKind::Invalid`].

@@ -9,6 +9,7 @@ pub mod format;
 pub mod kafka;
 pub mod memory;
 pub mod options;
+mod partition;
 pub mod registry;
 pub mod sink;
 pub mod source;

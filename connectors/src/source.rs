@@ -16,13 +16,7 @@ use arrow::record_batch::RecordBatch;
 use crate::ack::{AckRef, DrainBarrier};
 use crate::error::ConnectorError;
 use crate::options::{OptionMap, OptionSpec};
-
-/// A partition of a source, numbered as the connector numbers it (Kafka's partition number).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub i32);
-
-/// Next offsets by partition: one past the last row taken.
-pub type Positions = BTreeMap<PartitionId, i64>;
+pub use crate::partition::{PartitionId, Positions};
 
 /// Where a source starts, as the user asked; a probe turns it into [`Positions`].
 #[derive(Debug, Clone, PartialEq, Eq)]

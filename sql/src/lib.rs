@@ -2,7 +2,6 @@
 
 pub mod catalog;
 pub mod error;
-pub mod explain;
 pub mod options;
 pub mod parse;
 pub mod plan;
@@ -13,3 +12,4 @@ pub mod stream_plan;
 pub mod suggest;
 
 pub use error::{SqlError, SqlState};
+pub use plan::explain;

@@ -20,8 +20,8 @@ pub(super) struct Status {
     pub(super) checkpoint_us: Option<i64>,
     /// Why checkpoints fail.
     pub(super) checkpoint_error: Option<String>,
-    /// The queries of each pipeline.
-    pipelines: Vec<Vec<String>>,
+    /// The queries of each pipeline that have lanes.
+    pub(super) pipelines: Vec<Vec<String>>,
 }
 
 /// One source.

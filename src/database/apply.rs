@@ -18,7 +18,7 @@ use highwater_storage::{Durability, LaneProgress, PartitionNo, WriteBatch, layou
 use super::specs::{checked_source, facts_of, only_of, query_spec, sink_options, sources_of, start_of};
 use super::{Database, Shared};
 use crate::error::{Error, Result};
-use crate::session::{Notice, Outcome};
+use crate::outcome::{Notice, Outcome};
 
 /// The longest that a statement looks at the outside world.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

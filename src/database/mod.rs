@@ -18,8 +18,6 @@ pub use self::builder::DatabaseBuilder;
 pub(crate) use self::specs::{SINK_OPTIONS, only_of, options_of};
 use crate::engine::run::Engine;
 use crate::error::{Error, Result};
-use crate::session::{Outcome, Rows, Session};
-use crate::subscription::Subscription;
 
 /// A handle to an open database; cheap to clone. The last handle that goes stops everything without a last
 /// checkpoint, as a crash would: call [`Self::close`] to end cleanly.
@@ -83,38 +81,6 @@ impl Database {
     #[must_use]
     pub fn builder() -> DatabaseBuilder {
         DatabaseBuilder::new()
-    }
-
-    /// A session: statements with settings of their own.
-    #[must_use]
-    pub fn session(&self) -> Session {
-        Session::new(self.clone())
-    }
-
-    /// Runs one or more statements, separated by semicolons, and stops at the first error.
-    ///
-    /// # Errors
-    /// What a statement reports.
-    pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
-        self.session().execute(sql).await
-    }
-
-    /// Runs one query and collects its rows. They show the end of one step of each pipeline.
-    ///
-    /// # Errors
-    /// What the query reports; a statement without rows.
-    pub async fn query(&self, sql: &str) -> Result<Rows> {
-        let outcomes = self.execute(sql).await?;
-        let rows = outcomes.into_iter().rev().find_map(|outcome| outcome.rows);
-        rows.ok_or_else(|| Error::new("02000", "the statement returns no rows"))
-    }
-
-    /// Follows a materialized view: its rows as they are now, then every change, as an async stream.
-    ///
-    /// # Errors
-    /// A name that is no materialized view.
-    pub async fn subscribe(&self, view: &str) -> Result<Subscription> {
-        crate::subscription::open(&self.shared, view)
     }
 
     /// Makes everything that views show now durable; returns the epoch.

@@ -71,6 +71,33 @@ pub(crate) struct QueryStatus {
     pub(crate) is_ended: bool,
 }
 
+impl QueryStatus {
+    /// A query that could not be started.
+    pub(crate) fn broken(name: String, error: EngineError) -> Self {
+        Self {
+            id: ObjectId(0),
+            name,
+            is_sink: false,
+            failure: Some(error),
+            watermark_us: None,
+            lanes: Vec::new(),
+            operators: Vec::new(),
+            rows: 0,
+            sink: None,
+            is_ended: false,
+        }
+    }
+
+    /// `RUNNING`, `ENDED` or `FAILED`.
+    pub(crate) fn state(&self) -> &'static str {
+        match (&self.failure, self.is_ended) {
+            (Some(_), _) => "FAILED",
+            (None, true) => "ENDED",
+            (None, false) => "RUNNING",
+        }
+    }
+}
+
 /// The delivery of a sink.
 #[derive(Debug, Clone)]
 pub(crate) struct SinkStatus {

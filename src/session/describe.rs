@@ -8,7 +8,8 @@ use highwater_sql::plan::{self, schema_of_source, sql_type_name};
 use highwater_sql::show::masked;
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
-use super::{Outcome, select};
+use super::select;
+use crate::outcome::Outcome;
 use crate::database::{Database, SINK_OPTIONS, options_of};
 use crate::engine::source_settings::SOURCE_OPTIONS;
 use crate::error::{Error, Result};

@@ -1,7 +1,6 @@
 //! Sessions: the one way in for the shell, the wire and embedding programs.
 
 mod describe;
-mod outcome;
 mod select;
 
 use std::collections::BTreeMap;
@@ -10,9 +9,9 @@ use highwater_sql::parse;
 use highwater_sql::statement::{Parsed, Show, Statement};
 use parking_lot::Mutex;
 
-pub use self::outcome::{Notice, Outcome, Rows};
 use crate::database::Database;
 use crate::error::{Error, Result};
+use crate::outcome::{Outcome, Rows};
 
 /// Statements run one after another, with settings of their own.
 pub struct Session {
@@ -26,6 +25,32 @@ const SETTINGS: &[(&str, &str)] = &[
     ("client_encoding", "UTF8"),
     ("timezone", "UTC"),
 ];
+
+impl Database {
+    /// A session: statements with settings of their own.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
+
+    /// Runs one or more statements, separated by semicolons, and stops at the first error.
+    ///
+    /// # Errors
+    /// What a statement reports.
+    pub async fn execute(&self, sql: &str) -> Result<Vec<Outcome>> {
+        self.session().execute(sql).await
+    }
+
+    /// Runs one query and collects its rows. They show the end of one step of each pipeline.
+    ///
+    /// # Errors
+    /// What the query reports; a statement without rows.
+    pub async fn query(&self, sql: &str) -> Result<Rows> {
+        let outcomes = self.execute(sql).await?;
+        let rows = outcomes.into_iter().rev().find_map(|outcome| outcome.rows);
+        rows.ok_or_else(|| Error::new("02000", "the statement returns no rows"))
+    }
+}
 
 impl Session {
     /// A session on an open database.

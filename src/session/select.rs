@@ -13,7 +13,7 @@ use highwater_sql::statement::Statement;
 use highwater_sql::{parse, plan};
 use highwater_storage::ObjectId;
 
-use super::{Outcome, Rows};
+use crate::outcome::{Outcome, Rows};
 use crate::database::Database;
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};

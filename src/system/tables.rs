@@ -274,24 +274,11 @@ impl Snapshot {
 
     /// `hw.queries`
     pub(super) fn queries(&self) -> RecordBatch {
-        let broken = self.broken.iter().map(|(name, error)| QueryStatus {
-            id: highwater_storage::ObjectId(0),
-            name: name.clone(),
-            is_sink: false,
-            failure: Some(error.clone()),
-            watermark_us: None,
-            lanes: Vec::new(),
-            operators: Vec::new(),
-            rows: 0,
-            sink: None,
-            is_ended: false,
-        });
+        let broken = self
+            .broken
+            .iter()
+            .map(|(name, error)| QueryStatus::broken(name.clone(), error.clone()));
         let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).collect();
-        let state = |query: &QueryStatus| match (&query.failure, query.is_ended) {
-            (Some(_), _) => "FAILED",
-            (None, true) => "ENDED",
-            (None, false) => "RUNNING",
-        };
         let sum = |query: &QueryStatus, of: fn(&crate::engine::operators::OperatorStats) -> u64| {
             big(query.operators.iter().map(|operator| of(&operator.stats)).sum())
         };
@@ -308,7 +295,7 @@ impl Snapshot {
                     })
                 }),
             )
-            .text("state", queries.iter().map(|query| Some(state(query))))
+            .text("state", queries.iter().map(|query| Some(query.state())))
             .big("rows", queries.iter().map(|query| big(query.rows)))
             .event_time("watermark", queries.iter().map(|query| query.watermark_us))
             .big(

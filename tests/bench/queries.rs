@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arrow::array::{Array as _, AsArray as _};
 use arrow::datatypes::Int64Type;
+use arrow::util::pretty::pretty_format_batches;
 use highwater::{Database, DatabaseBuilder};
 
 use crate::Failure;
@@ -14,8 +15,8 @@ use crate::arguments::{Arguments, Job};
 use crate::process::{Figures, Stretch, memory_bytes};
 use crate::topic::TOPIC;
 
-/// Nothing here takes this many seconds unless it hangs.
-const PATIENCE_S: f64 = 900.0;
+/// A query that gets no further for this many seconds stands still.
+const PATIENCE_S: f64 = 60.0;
 /// Longer than any measurement: no checkpoint but the one that is measured.
 const NEVER: Duration = Duration::from_secs(86_400);
 /// How many groups the memory of a view is measured with.
@@ -69,16 +70,26 @@ async fn expect(database: &Database, sql: &str, expected: i64) -> Result<(), Fai
     Err(format!("{sql} gives {found} and not {expected}").into())
 }
 
+async fn shown(database: &Database, sql: &str) -> Result<String, Failure> {
+    let rows = database.query(sql).await?;
+    Ok(pretty_format_batches(&rows.batches)?.to_string())
+}
+
 /// Waits until `sql` gives `goal`. It asks when half of what is missing should be there, so that asking costs little.
 async fn reach(database: &Database, sql: &str, goal: i64, since: &Stretch) -> Result<(), Failure> {
+    let (mut before, mut moved_s) = (0, 0.0);
     loop {
         let found = number(database, sql).await?;
         if found >= goal {
             return Ok(());
         }
-        let failed = number(database, "SELECT count(*) FROM hw.queries WHERE state = 'FAILED'").await?;
-        if failed > 0 || since.elapsed_s() > PATIENCE_S {
-            return Err(format!("{sql} stays at {found} of {goal}; {failed} queries failed").into());
+        if found > before {
+            (before, moved_s) = (found, since.elapsed_s());
+        }
+        if since.elapsed_s() - moved_s > PATIENCE_S {
+            let queries = shown(database, "SELECT name, state, error, detail FROM hw.queries").await?;
+            let lanes = shown(database, "SELECT * FROM hw.lanes").await?;
+            return Err(format!("{sql} stays at {found} of {goal}\n{queries}\n{lanes}").into());
         }
         let per_row_s = since.elapsed_s() / found.max(1) as f64;
         let half_s = per_row_s * (goal - found) as f64 / 2.0;

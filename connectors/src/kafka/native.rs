@@ -203,6 +203,7 @@ impl Drop for PartitionQueue {
 }
 
 /// Called by librdkafka when a queue becomes non-empty.
+// SAFETY: only librdkafka calls it, with the `opaque` that `set_waker` registered.
 unsafe extern "C" fn wake(_client: *mut raw::rd_kafka_t, opaque: *mut c_void) {
     // SAFETY: `opaque` is the pointer to the boxed waker that `set_waker` gave, alive as argued there.
     let waker = unsafe { &*opaque.cast::<LaneWaker>() };

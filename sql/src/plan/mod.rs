@@ -11,6 +11,7 @@
 
 mod batch;
 mod context;
+pub mod explain;
 mod depth;
 mod functions;
 mod lower;

@@ -122,10 +122,10 @@ fn source_line(source: &SourceStatus, rates: &Rates, name_width: usize, now_us: 
     let watermark = source
         .watermark_us
         .map_or_else(|| "none yet".to_owned(), |at| clock_time(at, now_us));
-    let tone = if source.lag == Some(0) {
-        Tone::Good
-    } else {
-        Tone::Warning
+    let tone = match source.lag {
+        Some(0) => Tone::Good,
+        Some(_) => Tone::Warning,
+        None => Tone::Plain,
     };
     let mut line = Line::of(Tone::Strong, format!("{:name_width$}", source.name))
         .with(Tone::Plain, format!("  {rate:>10} rows/s  lag "))

@@ -10,7 +10,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
 use super::{Facts, Lowering, Relation, column_index, refused, type_text};
-use crate::explain::{call_text, function_name};
+use crate::plan::explain::{call_text, function_name};
 use crate::plan::translate::translate;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
@@ -214,7 +214,7 @@ impl Arguments {
         let named = |expr: Arc<dyn PhysicalExpr>| {
             let name = match expr.downcast_ref::<Column>() {
                 Some(column) => column.name().to_owned(),
-                None => crate::explain::expression(&expr),
+                None => crate::plan::explain::expression(&expr),
             };
             Projection { expr, name }
         };

@@ -146,7 +146,7 @@ impl Lowering {
             let given = logical.clone().unalias().schema_name().to_string();
             // A name that DataFusion made of the expression is shown as the expression.
             let name = match given == *field.name() && column_index(&expr).is_none() {
-                true => crate::explain::expression(&expr),
+                true => crate::plan::explain::expression(&expr),
                 false => field.name().clone(),
             };
             compiled.push(Projection { expr, name });

@@ -13,7 +13,7 @@ use crate::catalog::{
     ColumnDef, ColumnOrigin, MaterializedViewDef, Object, ObjectBody, ObjectId, SourceDef, ViewDef,
     WatermarkDef,
 };
-use crate::explain::explain;
+use crate::plan::explain::explain;
 use crate::parse::parse_query;
 use crate::statement::Include;
 use crate::stream_plan::{StreamOp, WindowKind};

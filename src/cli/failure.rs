@@ -190,7 +190,7 @@ mod tests {
             shown(&error, place(text)),
             "ERROR:  column \"x\" does not exist\n\
              LINE 2:  '日本' + äö, x FROM t;\n\
-             \x20                      ^\n\
+             \x20                     ^\n\
              HINT:  Try y.\n"
         );
     }

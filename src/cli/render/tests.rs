@@ -99,7 +99,7 @@ fn wide_characters_take_two_columns_and_control_characters_do_no_harm() {
         ("n", integers(&[Some(1); 4])),
     ]);
     let expected = "\
-\x20     t      | n 
+\x20    t      | n 
 ------------+---
 \x20日本       | 1
 \x20é          | 1

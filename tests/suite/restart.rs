@@ -10,8 +10,8 @@ use highwater_storage::{
 };
 
 use crate::kafka::auction::Auction;
-use crate::kafka::eventually;
 use crate::kafka::process::Database;
+use crate::kafka::{alone, eventually};
 
 /// Bids per partition that are there before the first start.
 const FIRST: i64 = 6_000;
@@ -55,6 +55,7 @@ impl Chance {
 
 #[test]
 fn killed_at_random_views_are_exact_and_topics_miss_nothing() {
+    let _alone = alone();
     let mut chance = Chance::new();
     let mut auction = Auction::open("random", chance.below(1_000));
     auction.produce(FIRST);
@@ -75,6 +76,7 @@ fn killed_at_random_views_are_exact_and_topics_miss_nothing() {
 
 #[test]
 fn killed_at_each_named_point_views_are_exact_and_topics_miss_nothing() {
+    let _alone = alone();
     let mut auction = Auction::open("named", 7);
     auction.produce(FIRST);
     let database = Database::new(&auction.script());
@@ -108,6 +110,7 @@ fn killed_at_each_named_point_views_are_exact_and_topics_miss_nothing() {
 
 #[test]
 fn rows_that_a_stuck_sink_held_are_sent_after_the_crash() {
+    let _alone = alone();
     let mut auction = Auction::open("stuck", 11);
     auction.produce(FIRST);
     let database = Database::new(&auction.script());
@@ -141,6 +144,7 @@ fn rows_that_a_stuck_sink_held_are_sent_after_the_crash() {
 
 #[test]
 fn the_checks_catch_offsets_that_are_not_from_the_write_of_the_state() {
+    let _alone = alone();
     let mut auction = Auction::open("shifted", 13);
     auction.produce(FIRST);
     let database = Database::new(&auction.script());
@@ -161,6 +165,7 @@ fn the_checks_catch_offsets_that_are_not_from_the_write_of_the_state() {
 
 #[test]
 fn the_checks_catch_one_record_that_is_missing_changed_or_old() {
+    let _alone = alone();
     let mut auction = Auction::open("checks", 17);
     auction.produce(FIRST);
     let database = Database::new(&auction.script());

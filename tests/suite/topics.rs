@@ -1,8 +1,8 @@
 //! What happens to topics while they are read, on a real Apache Kafka: bad records, partitions that are added, silent or
 //! gone, records that the broker deleted.
 
-use crate::kafka::process::{Database, Running};
-use crate::kafka::{broker, eventually};
+use crate::kafka::process::Database;
+use crate::kafka::{alone, broker, eventually};
 
 /// A view that every record changes, and one of closed windows.
 fn script(topic: &str) -> String {
@@ -29,16 +29,9 @@ fn await_rows(database: &Database, sql: &str, expected: &[&str]) {
     eventually(sql, || database.rows_so_far(sql), |rows| rows == expected);
 }
 
-/// Starts it and waits until both views are there.
-fn start(database: &Database) -> Running {
-    let running = database.start(&[]);
-    let there = || database.rows_so_far("SELECT name FROM hw.views WHERE kind = 'materialized view'");
-    eventually("both views are there", there, |rows| rows.len() == 2);
-    running
-}
-
 #[test]
 fn a_malformed_record_alone_is_told_with_its_offset_and_the_source_goes_on() {
+    let _alone = alone();
     broker().topic(&["create", "malformed", "2"]);
     let database = Database::new(&script("malformed"));
     let running = database.start(&[]);
@@ -61,6 +54,7 @@ fn a_malformed_record_alone_is_told_with_its_offset_and_the_source_goes_on() {
 
 #[test]
 fn rows_of_an_added_partition_arrive_and_its_offset_survives_a_crash() {
+    let _alone = alone();
     broker().topic(&["create", "added", "1"]);
     broker().produce("added", 0, &reading(1, 10, 1));
     let database = Database::new(&script("added"));
@@ -78,6 +72,7 @@ fn rows_of_an_added_partition_arrive_and_its_offset_survives_a_crash() {
 
 #[test]
 fn an_idle_partition_holds_no_window_back() {
+    let _alone = alone();
     broker().topic(&["create", "idle", "2"]);
     broker().produce("idle", 0, &reading(1, 1, 1));
     broker().produce("idle", 1, &reading(1, 1, 2));
@@ -93,6 +88,7 @@ fn an_idle_partition_holds_no_window_back() {
 
 #[test]
 fn a_topic_made_anew_under_its_old_name_is_refused_with_both_ids() {
+    let _alone = alone();
     broker().topic(&["create", "anew", "1"]);
     broker().produce("anew", 0, &reading(1, 1, 1).repeat(3));
     let database = Database::new(&script("anew"));
@@ -103,7 +99,10 @@ fn a_topic_made_anew_under_its_old_name_is_refused_with_both_ids() {
 
     let log = database.fail();
     assert!(log.contains("the topic id is not the recorded one"), "{log}");
-    assert!(log.contains("recorded") && log.contains("hint"), "{log}");
+    assert!(
+        log.contains("The positions belong to ") && log.contains(", and the broker now has "),
+        "{log}"
+    );
     assert_eq!(
         database.rows(SENSORS),
         ["1,3,3"],
@@ -113,6 +112,7 @@ fn a_topic_made_anew_under_its_old_name_is_refused_with_both_ids() {
 
 #[test]
 fn records_that_are_gone_stop_the_source_and_the_gap_is_named() {
+    let _alone = alone();
     broker().topic(&["create", "gap", "1"]);
     broker().produce("gap", 0, &reading(1, 1, 1).repeat(5));
     let database = Database::new(&script("gap"));

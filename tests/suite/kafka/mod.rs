@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nothing in these tests takes this long unless it hangs.
@@ -63,6 +63,14 @@ pub fn broker() -> &'static Broker {
         let address = String::from_utf8(started.stdout).unwrap().trim().to_owned();
         Broker { dir, address }
     })
+}
+
+/// Lets one of these tests run at a time: each has a broker, a process under test and kcat at work, which is what two
+/// cores can carry. Held until the end of the test.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed leaves nothing behind that another would see.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/broker");

@@ -87,14 +87,14 @@ impl Status {
     /// When the database is closed.
     pub(super) async fn take(session: &Session) -> Result<Self> {
         let mut status = Self::default();
+        let queries = Figures::ask(session, "SELECT * FROM hw.queries ORDER BY name").await?;
+        status.queries = queries.rows().map(query_status).collect();
         let lanes = Figures::ask(
             session,
             "SELECT * FROM hw.lanes ORDER BY source, query, partition",
         )
         .await?;
         let lanes_of = status.read_lanes(&lanes);
-        let queries = Figures::ask(session, "SELECT * FROM hw.queries ORDER BY name").await?;
-        status.queries = queries.rows().map(query_status).collect();
         let sinks = Figures::ask(session, "SELECT * FROM hw.sinks ORDER BY name").await?;
         status.sinks = sinks.rows().map(sink_status).collect();
         let checkpoints = Figures::ask(session, "SELECT * FROM hw.checkpoints").await?;
@@ -112,7 +112,13 @@ impl Status {
             );
             readings.entry(key).or_default().add(row);
         }
-        for ((name, _), reading) in &readings {
+        // A query that failed reads no further: what it leaves is nobody's lag.
+        let failed: BTreeSet<String> = self.failed().map(|query| query.name.clone()).collect();
+        for ((name, query), reading) in &mut readings {
+            if failed.contains(query) {
+                reading.lag = Some(0);
+                reading.measured = reading.partitions;
+            }
             if self.sources.last().is_none_or(|source| &source.name != name) {
                 let first = SourceStatus {
                     name: name.clone(),

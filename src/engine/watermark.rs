@@ -90,8 +90,15 @@ impl WatermarkTracker {
                 .is_some_and(|last| now_us.saturating_sub(last) >= timeout);
             entry.idle = entry.at_end && (never_had_a_row || silent || entry.idle);
         }
-        let active = self.partitions.values().filter(|entry| !entry.idle);
-        let minimum = active.map(|entry| entry.watermark).min().flatten();
+        // Where every partition is idle none holds the others back: the source is as far as the furthest of them.
+        let watermarks = |idle: bool| {
+            let chosen = self.partitions.values().filter(move |entry| entry.idle == idle);
+            chosen.map(|entry| entry.watermark)
+        };
+        let minimum = match watermarks(false).min() {
+            Some(minimum) => minimum,
+            None => watermarks(true).max().flatten(),
+        };
         self.source = self.source.max(minimum);
         self.advance_idle(now_us);
         self.source

@@ -206,7 +206,7 @@ mod tests {
             complete("SELECT * FROM bi", &names, KEYWORDS),
             (
                 14,
-                vec!["bids", "bids_out", "bigint"]
+                ["bids", "bids_out", "bigint"]
                     .iter()
                     .map(|s| (*s).to_owned())
                     .collect()

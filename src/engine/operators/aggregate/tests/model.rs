@@ -125,8 +125,7 @@ fn result(call: &AggregateCall, rows: &BTreeMap<Row, i64>) -> String {
             }
             let factor = 10i128.pow(if argument == DECIMAL { 14 } else { 16 });
             let count = i128::from(count);
-            let magnitude = (2 * sum.abs() * factor + count) / (2 * count);
-            decimal(magnitude * sum.signum(), 16)
+            decimal(sum * factor / count, 16)
         }
     }
 }

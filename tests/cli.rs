@@ -1,5 +1,7 @@
 //! The command line as its users meet it: the real binary, its output and its exit status.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};

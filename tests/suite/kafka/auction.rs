@@ -16,7 +16,7 @@ const DELAY_US: i64 = 4_000_000;
 const START_US: i64 = 1_436_918_400_000_000;
 
 /// An auction house of its own: topics, a script, and the bids that were produced so far.
-pub struct Auction {
+pub(crate) struct Auction {
     name: String,
     bids: Bids,
     produced: i64,
@@ -24,7 +24,7 @@ pub struct Auction {
 
 /// What views and topics must hold.
 #[derive(Debug, Default)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// Rows of the view of closed windows, and the records of its topic.
     windows: BTreeMap<String, String>,
     /// Rows of the view of bidders, and the last record of each key of its topic.
@@ -33,7 +33,7 @@ pub struct Expected {
 
 impl Auction {
     /// An auction house with empty topics.
-    pub fn open(name: &str, seed: u64) -> Self {
+    pub(crate) fn open(name: &str, seed: u64) -> Self {
         let broker = broker();
         broker.topic(&["create", name, &PARTITIONS.to_string()]);
         broker.topic(&["create", &format!("{name}_windows"), "2"]);
@@ -54,7 +54,7 @@ impl Auction {
     }
 
     /// A script with a view and a sink of closed windows, and a view and a sink that every bid changes.
-    pub fn script(&self) -> String {
+    pub(crate) fn script(&self) -> String {
         let name = &self.name;
         let kafka = "connector = 'kafka', properties.bootstrap.server = '${KAFKA}'";
         format!(
@@ -73,7 +73,7 @@ impl Auction {
     }
 
     /// Produces so many further bids per partition.
-    pub fn produce(&mut self, per_partition: i64) {
+    pub(crate) fn produce(&mut self, per_partition: i64) {
         let rows = self.produced..self.produced + per_partition;
         self.produced = rows.end;
         for partition in 0..PARTITIONS {
@@ -87,7 +87,7 @@ impl Auction {
     }
 
     /// What differs from the batch answer over everything produced: nothing, if all is well.
-    pub fn faults(&self, database: &Database) -> Vec<String> {
+    pub(crate) fn faults(&self, database: &Database) -> Vec<String> {
         let expected = self.expected();
         let mut faults = expected.faults_of_views(database);
         faults.extend(expected.faults_of_windows(self.window_records()));
@@ -96,13 +96,13 @@ impl Auction {
     }
 
     /// The records of the topic of closed windows.
-    pub fn window_records(&self) -> Vec<String> {
+    pub(crate) fn window_records(&self) -> Vec<String> {
         let records = broker().consume(&format!("{}_windows", self.name));
         records.into_iter().map(|record| record.value).collect()
     }
 
     /// Keys and values of the topic of bidders.
-    pub fn bidder_records(&self) -> Vec<(String, String)> {
+    pub(crate) fn bidder_records(&self) -> Vec<(String, String)> {
         let records = broker().consume(&format!("{}_bidders", self.name));
         records
             .into_iter()
@@ -111,7 +111,7 @@ impl Auction {
     }
 
     /// The batch answer over everything produced.
-    pub fn expected(&self) -> Expected {
+    pub(crate) fn expected(&self) -> Expected {
         let mut windows: BTreeMap<(i64, i64), (i64, i64)> = BTreeMap::new();
         let mut bidders: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
         let mut watermark = i64::MAX;
@@ -176,7 +176,7 @@ struct Bid {
 
 impl Expected {
     /// Whether there is anything to expect, so that a check cannot pass over nothing.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.windows.is_empty() || self.bidders.is_empty()
     }
 
@@ -199,7 +199,7 @@ impl Expected {
     }
 
     /// Each closed window must be there; again only as the same record.
-    pub fn faults_of_windows(&self, found: impl IntoIterator<Item = String>) -> Vec<String> {
+    pub(crate) fn faults_of_windows(&self, found: impl IntoIterator<Item = String>) -> Vec<String> {
         let found: BTreeSet<String> = found.into_iter().collect();
         let expected: BTreeSet<String> = self.windows.values().cloned().collect();
         let missing = expected
@@ -212,7 +212,7 @@ impl Expected {
     }
 
     /// The last record of each key is what counts.
-    pub fn faults_of_bidders(&self, found: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
+    pub(crate) fn faults_of_bidders(&self, found: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
         let last: BTreeMap<String, String> = found.into_iter().collect();
         let found: BTreeSet<&String> = last.values().collect();
         let expected: BTreeSet<&String> = self.bidders.values().collect();

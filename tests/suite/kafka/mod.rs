@@ -1,8 +1,8 @@
 //! What the tests on a real Apache Kafka need: a broker, kcat as a producer and consumer that share nothing with
 //! Highwater, the `highwater` process, and the batch answer.
 
-pub mod auction;
-pub mod process;
+pub(crate) mod auction;
+pub(crate) mod process;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,24 +12,24 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nothing in these tests takes this long unless it hangs.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A record as kcat reads it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Record {
-    pub partition: i32,
-    pub key: String,
-    pub value: String,
+pub(crate) struct Record {
+    pub(crate) partition: i32,
+    pub(crate) key: String,
+    pub(crate) value: String,
 }
 
 /// The broker of this test process.
-pub struct Broker {
+pub(crate) struct Broker {
     dir: PathBuf,
     address: String,
 }
 
 /// The broker, started at the first use. A watcher removes it with the end of this process, however it ends.
-pub fn broker() -> &'static Broker {
+pub(crate) fn broker() -> &'static Broker {
     static BROKER: OnceLock<Broker> = OnceLock::new();
     BROKER.get_or_init(|| {
         let dir = std::env::temp_dir().join(format!("highwater-suite-kafka-{}", std::process::id()));
@@ -67,7 +67,7 @@ pub fn broker() -> &'static Broker {
 
 /// Lets one of these tests run at a time: each has a broker, a process under test and kcat at work, which is what two
 /// cores can carry. Held until the end of the test.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     // A test that failed leaves nothing behind that another would see.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,12 +77,12 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kafka/broker");
 
 impl Broker {
     /// Host and port.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// A topic verb of the script, such as `create NAME PARTITIONS`.
-    pub fn topic(&self, words: &[&str]) {
+    pub(crate) fn topic(&self, words: &[&str]) {
         let done = Command::new("bash")
             .args([SCRIPT, "topic"])
             .arg(&self.dir)
@@ -94,7 +94,7 @@ impl Broker {
     }
 
     /// Appends the lines to a partition and waits until the broker has them.
-    pub fn produce(&self, topic: &str, partition: i32, lines: &str) {
+    pub(crate) fn produce(&self, topic: &str, partition: i32, lines: &str) {
         let mut kcat = self
             .kcat(&["-P", "-t", topic, "-p", &partition.to_string()])
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ impl Broker {
     }
 
     /// All records of a topic, partition by partition in their order.
-    pub fn consume(&self, topic: &str) -> Vec<Record> {
+    pub(crate) fn consume(&self, topic: &str) -> Vec<Record> {
         let done = self
             .kcat(&["-C", "-t", topic, "-o", "beginning", "-e", "-q"])
             .args(["-f", "%p\t%k\t%s\n"])
@@ -139,7 +139,7 @@ impl Broker {
 }
 
 /// Asks again and again until the answer is right; the last answer is told when it never is.
-pub fn eventually<T: std::fmt::Debug>(
+pub(crate) fn eventually<T: std::fmt::Debug>(
     what: &str,
     mut ask: impl FnMut() -> T,
     is_it: impl Fn(&T) -> bool,

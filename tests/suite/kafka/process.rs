@@ -12,20 +12,20 @@ use super::{PATIENCE, broker};
 const BINARY: &str = env!("CARGO_BIN_EXE_highwater");
 
 /// A script with a database directory of its own.
-pub struct Database {
+pub(crate) struct Database {
     place: TempDir,
     script: PathBuf,
 }
 
 /// A running `highwater run`; it is killed when it is dropped.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     log: PathBuf,
 }
 
 impl Database {
     /// A database that is not there yet, for a script.
-    pub fn new(script: &str) -> Self {
+    pub(crate) fn new(script: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("script.sql");
         std::fs::write(&path, script).unwrap();
@@ -33,7 +33,7 @@ impl Database {
     }
 
     /// A copy of the database, which must not be running.
-    pub fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         let copy = Self::new(&std::fs::read_to_string(&self.script).unwrap());
         std::fs::create_dir(copy.dir()).unwrap();
         for entry in std::fs::read_dir(self.dir()).unwrap() {
@@ -46,24 +46,24 @@ impl Database {
     }
 
     /// The directory.
-    pub fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.place.path().join("db")
     }
 
     /// Starts it, with variables of the environment.
-    pub fn start(&self, variables: &[(&str, &str)]) -> Running {
+    pub(crate) fn start(&self, variables: &[(&str, &str)]) -> Running {
         self.spawn(variables, &[])
     }
 
     /// Runs it until everything there is has been read, delivered and checkpointed.
-    pub fn catch_up(&self) {
+    pub(crate) fn catch_up(&self) {
         let mut running = self.spawn(&[], &["--until-caught-up"]);
         let status = running.wait();
         assert!(status.success(), "{status}: {}", running.log());
     }
 
     /// Runs it, expecting that it ends by itself with an error, which is given.
-    pub fn fail(&self) -> String {
+    pub(crate) fn fail(&self) -> String {
         let mut running = self.spawn(&[], &["--until-caught-up"]);
         let status = running.wait();
         assert_eq!(status.code(), Some(1), "{}", running.log());
@@ -71,7 +71,7 @@ impl Database {
     }
 
     /// The rows of a query over the last checkpoint as lines of CSV, sorted, without the header.
-    pub fn rows(&self, sql: &str) -> Vec<String> {
+    pub(crate) fn rows(&self, sql: &str) -> Vec<String> {
         let output = self.ask(sql);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{sql}: {said}");
@@ -82,7 +82,7 @@ impl Database {
     }
 
     /// As [`Self::rows`], with no rows while the database or a view is not there yet.
-    pub fn rows_so_far(&self, sql: &str) -> Vec<String> {
+    pub(crate) fn rows_so_far(&self, sql: &str) -> Vec<String> {
         if self.ask(sql).status.success() {
             self.rows(sql)
         } else {
@@ -124,7 +124,7 @@ impl Database {
 
 impl Running {
     /// kill -9, which must find it running.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         let ended = self.child.try_wait().unwrap();
         assert_eq!(ended, None, "it ended before it was killed: {}", self.log());
         self.child.kill().unwrap();
@@ -132,7 +132,7 @@ impl Running {
     }
 
     /// Waits until it ends.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -144,7 +144,7 @@ impl Running {
     }
 
     /// Waits until it has died at a named point.
-    pub fn await_death_at(&mut self, point: &str) {
+    pub(crate) fn await_death_at(&mut self, point: &str) {
         let status = self.wait();
         let log = self.log();
         assert!(
@@ -154,7 +154,7 @@ impl Running {
     }
 
     /// What it wrote to standard error so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         read(&self.log)
     }
 }

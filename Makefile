@@ -36,7 +36,7 @@ check: ## Formatting, lints, documentation and the house rules.
 
 oracle: ## Compare views with the batch answer for SEEDS=n random histories.
 	@$(SETUP) build
-	@$(WITH_ENV) HIGHWATER_ORACLE_SEEDS=$(SEEDS) cargo test --workspace $(FEATURES) --test oracle -- --ignored --nocapture
+	@$(WITH_ENV) HIGHWATER_ORACLE_SEEDS=$(SEEDS) cargo test --workspace $(FEATURES) --test suite oracle -- --nocapture
 
 bench: ## Print the table of CPU seconds per million events (release build, real broker).
 	@$(SETUP) test

@@ -45,6 +45,10 @@ pub(crate) struct Shared {
     /// Runs probes and reads.
     pub(crate) runtime: tokio::runtime::Handle,
     /// Keeps the runtime alive where the database has its own.
+    #[expect(
+        dead_code,
+        reason = "it is kept for its threads, which end when it is dropped"
+    )]
     pub(crate) own_runtime: Option<builder::OwnRuntime>,
     /// Settings, for people.
     pub(crate) settings: Vec<(&'static str, String)>,

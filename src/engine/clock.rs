@@ -1,7 +1,6 @@
 //! Wall-clock time as a component, so that tests hold it.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Tells the time in microseconds since the epoch.
@@ -18,25 +17,5 @@ impl Clock for SystemClock {
     fn now_us(&self) -> i64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
-    }
-}
-
-/// A clock that stands until it is set.
-#[derive(Debug, Default)]
-pub(crate) struct ManualClock {
-    now_us: AtomicI64,
-}
-
-impl ManualClock {
-    /// Sets the time.
-    #[cfg_attr(not(test), expect(dead_code, reason = "only tests set the time"))]
-    pub(crate) fn set(&self, now_us: i64) {
-        self.now_us.store(now_us, Ordering::SeqCst);
-    }
-}
-
-impl Clock for ManualClock {
-    fn now_us(&self) -> i64 {
-        self.now_us.load(Ordering::SeqCst)
     }
 }

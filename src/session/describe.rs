@@ -9,10 +9,10 @@ use highwater_sql::show::masked;
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
 use super::select;
-use crate::outcome::Outcome;
 use crate::database::{Database, SINK_OPTIONS, options_of};
 use crate::engine::source_settings::SOURCE_OPTIONS;
 use crate::error::{Error, Result};
+use crate::outcome::Outcome;
 
 /// `SHOW …`
 pub(super) async fn show(database: &Database, show: &Show) -> Result<Outcome> {

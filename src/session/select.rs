@@ -13,10 +13,10 @@ use highwater_sql::statement::Statement;
 use highwater_sql::{parse, plan};
 use highwater_storage::ObjectId;
 
-use crate::outcome::{Outcome, Rows};
 use crate::database::Database;
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
+use crate::outcome::{Outcome, Rows};
 use crate::query::{self, ViewProvider};
 use crate::system;
 

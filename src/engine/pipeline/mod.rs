@@ -91,11 +91,6 @@ impl Pipeline {
         })
     }
 
-    /// What lanes and sinks of its queries wake.
-    pub(crate) fn signal(&self) -> &Arc<Signal> {
-        &self.signal
-    }
-
     /// Asks for something; `make` gets the place for the answer.
     ///
     /// # Errors

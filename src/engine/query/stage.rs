@@ -14,7 +14,7 @@ use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
 use crate::engine::operators::aggregate::AggregateOperator;
-use crate::engine::operators::{FrozenState, Operator, OperatorStats, StateAddress, StepContext, stateless};
+use crate::engine::operators::{FrozenState, Operator, StateAddress, StepContext, stateless};
 use crate::engine::status::OperatorStatus;
 
 /// The nodes of a plan that run in steps.
@@ -273,19 +273,6 @@ impl Stages {
             .collect();
         all.sort_by_key(|status| status.node);
         all
-    }
-
-    /// Figures of all operators together.
-    pub(crate) fn stats(&self) -> OperatorStats {
-        let mut sum = OperatorStats::default();
-        for stats in self.operators.values().map(|operator| operator.stats()) {
-            sum.rows_in += stats.rows_in;
-            sum.rows_out += stats.rows_out;
-            sum.state_rows += stats.state_rows;
-            sum.state_bytes += stats.state_bytes;
-            sum.late_rows += stats.late_rows;
-        }
-        sum
     }
 }
 

@@ -1,5 +1,6 @@
 //! Highwater from the outside: the embedding API, the batch oracle, crashes on real Kafka, the SQL of the documents.
 
+mod docs;
 mod embedding;
 mod kafka;
 mod oracle;

@@ -323,14 +323,10 @@ impl Database {
         if !self.shared.engine.has_failed(id).await {
             return Ok(Outcome::done(tag).with_notices(vec![format!("{} \"{name}\" runs", kind.noun())]));
         }
-        // What it reads has gone on without it: only the content of today is a consistent start.
-        let is_behind = plan_of(&object).is_some_and(|plan| reads_relations(plan));
-        let mut rebuilt = if is_behind {
-            catalog.dependents_of(name)
-        } else {
-            Vec::new()
-        };
+        // What it reads has gone on without it, and what reads it must start from the same content: both are built anew.
+        let mut rebuilt = catalog.dependents_of(name);
         rebuilt.retain(|other| plan_of(other).is_some());
+        let is_behind = !rebuilt.is_empty() || plan_of(&object).is_some_and(reads_relations);
         rebuilt.push(Arc::clone(&object));
         for other in &rebuilt {
             self.shared

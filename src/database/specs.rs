@@ -3,18 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::datatypes::Schema;
 use highwater_connectors::format::{self, EncodeOptions};
 use highwater_connectors::memory::MemoryHandle;
 use highwater_connectors::options::{self, OptionKind, OptionMap, OptionSpec};
 use highwater_connectors::registry::Registry;
 use highwater_connectors::sink::SinkMode;
 use highwater_connectors::source::{PartitionId, Positions, RecoveryIdentity};
-use highwater_sql::catalog::{Catalog, Object, ObjectBody, SinkDef, SourceDef};
+use highwater_sql::catalog::{Catalog, ColumnOrigin, Object, ObjectBody, SinkDef, SourceDef};
+use highwater_sql::plan::sql_type_name;
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::ObjectId;
 
 use super::Shared;
-use crate::engine::lane::scan::ScanSpec;
+use crate::engine::lane::scan::{ScanOptions, ScanSpec};
 use crate::engine::query::spec::{QuerySpec, SinkTarget, SourceBinding, Target};
 use crate::engine::source_settings::{SOURCE_OPTIONS, SourceSettings};
 use crate::error::{Error, Result};
@@ -109,11 +111,39 @@ pub(crate) fn checked_source(registry: &Registry, mut source: SourceDef) -> Resu
             )
             .with_hint("Leave out FORMAT … ENCODE …: its rows need no decoding."));
         }
-        (None, _) => {}
+        (None, Some(given)) => check_given(&source, &given)?,
+        (None, None) => {}
     }
     source.options = all;
     source.encode_options = OptionMap::new();
     Ok(source)
+}
+
+/// Declared columns of a connector that dictates its own are found by name and have its types.
+fn check_given(source: &SourceDef, given: &Schema) -> Result<()> {
+    for column in source
+        .columns
+        .iter()
+        .filter(|column| column.origin == ColumnOrigin::Field)
+    {
+        let connector = &source.connector;
+        let Ok(field) = given.field_with_name(&column.name) else {
+            let names: Vec<&str> = given.fields().iter().map(|field| field.name().as_str()).collect();
+            let message = format!("connector \"{connector}\" has no column \"{}\"", column.name);
+            return Err(Error::new("42703", message).with_hint(format!("It gives {}.", names.join(", "))));
+        };
+        if *field.data_type() != column.data_type {
+            let (has, wanted) = (sql_type_name(field.data_type()), sql_type_name(&column.data_type));
+            let message = format!(
+                "column \"{}\" of connector \"{connector}\" is of type {has}",
+                column.name
+            );
+            return Err(
+                Error::new("42804", message).with_detail(format!("The statement declares it as {wanted}."))
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The positions and the identity that a probe found, as facts.
@@ -216,6 +246,7 @@ fn binding(
         Some(encode) => only_of(format::options(encode)?, &source.options),
         None => OptionMap::new(),
     };
+    let given = connector.fixed_schema(&source.options);
     Ok(SourceBinding {
         node,
         id: ObjectId(object.id.0),
@@ -223,7 +254,15 @@ fn binding(
         options: only_of(connector.options(), &source.options),
         connector: Arc::clone(connector),
         settings,
-        scan: Arc::new(ScanSpec::new(scan, source, format_options, settings.skew_max_us)),
+        scan: Arc::new(ScanSpec::new(
+            scan,
+            source,
+            ScanOptions {
+                format_options,
+                given,
+                skew_max_us: settings.skew_max_us,
+            },
+        )),
         identity: identity_of(facts),
     })
 }

@@ -177,6 +177,113 @@ async fn a_query_fails_alone_with_its_reason() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_a_failed_view_stops_with_it_and_never_has_its_rows_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::with_builtin();
+    let memory = Arc::clone(registry.memory().unwrap());
+    let open = || Database::builder().registry(registry.clone()).open(dir.path());
+    let mut database = open().await.unwrap();
+    database.execute(ORDERS).await.unwrap();
+    database
+        .execute(
+            "CREATE MATERIALIZED VIEW shares AS SELECT customer, 100 / amount AS share FROM orders;
+             CREATE MATERIALIZED VIEW per_customer AS SELECT customer, count(*) AS n FROM shares GROUP BY customer",
+        )
+        .await
+        .unwrap();
+    memory
+        .handle("orders")
+        .push(orders(&["ada", "bob"], &[1, 2]))
+        .unwrap();
+    until(&database, "SELECT count(*) FROM per_customer", 2).await;
+    memory.handle("orders").push(orders(&["eve"], &[0])).unwrap();
+    for _ in 0..3 {
+        until(
+            &database,
+            "SELECT count(*) FROM hw.queries WHERE state = 'FAILED'",
+            2,
+        )
+        .await;
+        database.checkpoint().await.unwrap();
+        drop(database);
+        database = open().await.unwrap();
+    }
+    until(
+        &database,
+        "SELECT count(*) FROM hw.queries WHERE state = 'FAILED'",
+        2,
+    )
+    .await;
+    let states = rows(&database, "SELECT name, sqlstate FROM hw.queries").await;
+    assert_eq!(states, ["per_customer|55000", "shares|22012"]);
+    let counted = rows(&database, "SELECT customer, n FROM per_customer").await;
+    assert_eq!(
+        counted,
+        rows(
+            &database,
+            "SELECT customer, count(*) FROM shares GROUP BY customer"
+        )
+        .await
+    );
+
+    database
+        .execute("ALTER MATERIALIZED VIEW shares RESUME")
+        .await
+        .unwrap();
+    until(
+        &database,
+        "SELECT count(*) FROM hw.queries WHERE state = 'FAILED'",
+        2,
+    )
+    .await;
+    let counted = rows(&database, "SELECT customer, n FROM per_customer").await;
+    assert_eq!(
+        counted,
+        rows(
+            &database,
+            "SELECT customer, count(*) FROM shares GROUP BY customer"
+        )
+        .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn declared_columns_of_a_connector_that_has_its_own_are_found_by_name() {
+    let database = Database::in_memory().await.unwrap();
+    database
+        .execute(
+            "CREATE SOURCE bids (price BIGINT, auction BIGINT) WITH (connector = 'nexmark', event.num = 100);
+             CREATE MATERIALIZED VIEW v AS SELECT min(price) AS price, max(auction) AS auction FROM bids;
+             CREATE SOURCE whole WITH (connector = 'nexmark', event.num = 100);
+             CREATE MATERIALIZED VIEW w AS SELECT min(price) AS price, max(auction) AS auction FROM whole",
+        )
+        .await
+        .unwrap();
+    until(
+        &database,
+        "SELECT count(*) FROM hw.queries WHERE state = 'ENDED'",
+        2,
+    )
+    .await;
+    assert_eq!(
+        rows(&database, "SELECT * FROM v").await,
+        rows(&database, "SELECT * FROM w").await
+    );
+
+    for (columns, sqlstate) in [
+        ("auction BIGINT, foo VARCHAR", "42703"),
+        ("auction VARCHAR", "42804"),
+    ] {
+        let sql = format!("CREATE SOURCE wrong ({columns}) WITH (connector = 'nexmark')");
+        assert_eq!(
+            database.execute(&sql).await.unwrap_err().sqlstate(),
+            sqlstate,
+            "{sql}"
+        );
+    }
+}
+
 #[test]
 fn the_example_runs() {
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_highwater"));

@@ -35,6 +35,16 @@ pub(crate) struct ScanSpec {
     skew_max_us: i64,
 }
 
+/// How a scan reads, beside what the plan says.
+pub(crate) struct ScanOptions {
+    /// Options of the format alone.
+    pub(crate) format_options: OptionMap,
+    /// See [`ScanSpec::new`].
+    pub(crate) given: Option<SchemaRef>,
+    /// Rows more than this ahead of the wall clock do not move the watermark (µs).
+    pub(crate) skew_max_us: i64,
+}
+
 /// Rows of one batch after the scan.
 pub(crate) struct Scanned {
     /// The columns that the scan gives on.
@@ -48,25 +58,29 @@ pub(crate) struct Scanned {
 }
 
 impl ScanSpec {
-    /// Puts the plan's scan and the source together. `format_options` are those of the format alone.
-    pub(crate) fn new(
-        scan: &SourceScan,
-        source: &SourceDef,
-        format_options: OptionMap,
-        skew_max_us: i64,
-    ) -> Self {
-        let fields_before = |index: usize| {
-            let before = source.columns[..index].iter();
-            before
-                .filter(|column| column.origin == ColumnOrigin::Field)
-                .count()
+    /// Puts the plan's scan and the source together. `format_options` are those of the format alone; `given` are the
+    /// columns of the rows of a connector that dictates them, found by name.
+    pub(crate) fn new(scan: &SourceScan, source: &SourceDef, options: ScanOptions) -> Self {
+        let ScanOptions {
+            format_options,
+            skew_max_us,
+            given,
+        } = options;
+        let place_of = |index: usize| match &given {
+            Some(given) => given.index_of(&source.columns[index].name).unwrap_or(usize::MAX),
+            None => {
+                let before = source.columns[..index].iter();
+                before
+                    .filter(|column| column.origin == ColumnOrigin::Field)
+                    .count()
+            }
         };
         let mut columns = Vec::with_capacity(scan.decoded.len());
         let mut field_places = Vec::with_capacity(scan.decoded.len());
         for index in &scan.decoded {
             let column = &source.columns[*index];
             let origin = decode_origin(&column.name, &column.origin);
-            field_places.push(matches!(origin, Origin::Value(_)).then(|| fields_before(*index)));
+            field_places.push(matches!(origin, Origin::Value(_)).then(|| place_of(*index)));
             let field = Arc::new(Field::new(
                 &column.name,
                 column.data_type.clone(),
@@ -193,6 +207,19 @@ impl Scan {
                 _ => new_null_array(column.field.data_type(), count),
             };
             columns.push(array);
+        }
+        for (column, array) in spec.columns.iter().zip(&columns) {
+            let (wanted, found) = (column.field.data_type(), array.data_type());
+            if wanted != found {
+                let name = column.field.name();
+                return Err(EngineError::new(
+                    "42804",
+                    format!("rows of the source have another type in column \"{name}\""),
+                )
+                .with_detail(format!(
+                    "The column is declared as {wanted} and its values are {found}."
+                )));
+            }
         }
         build(&spec.decoded_schema, columns, count)
     }

@@ -34,10 +34,10 @@ pub(crate) struct FrozenQuery {
 }
 
 impl FrozenQuery {
-    /// Takes what changed since the last freeze.
-    pub(super) fn freeze(query: &mut Query) -> Self {
+    /// Takes what changed since the last freeze; `failed` are the queries of the pipeline that have stopped.
+    pub(super) fn freeze(query: &mut Query, failed: &[ObjectId]) -> Self {
         if query.failure.is_some() {
-            return Self::failed(query);
+            return Self::failed(query, failed);
         }
         let operator_headers = if query.is_recorded {
             Vec::new()
@@ -66,9 +66,10 @@ impl FrozenQuery {
     }
 
     /// Of a failed query only the header is written: its state in memory may be half of a step, and what stands in the
-    /// store is its last consistent one. If it reads relations that go on, it misses their changes for good.
-    fn failed(query: &Query) -> Self {
-        let stale = query.is_recorded && !query.spec.relations.is_empty();
+    /// store is its last consistent one. If it reads relations that go on, it misses their changes for good; those that
+    /// have failed too stand at the same checkpoint.
+    fn failed(query: &Query, failed: &[ObjectId]) -> Self {
+        let stale = query.is_recorded && query.upstream().any(|upstream| !failed.contains(&upstream));
         Self {
             id: query.spec.id,
             header: QueryHeader {

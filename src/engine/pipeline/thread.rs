@@ -92,6 +92,7 @@ impl PipelineThread {
                 }
             }
         }
+        self.fail_dependents();
         if moved {
             self.run_queries(taken);
         }
@@ -102,11 +103,17 @@ impl PipelineThread {
         self.steps += 1;
         let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
         let mut prepared = Vec::with_capacity(self.queries.len());
+        let mut failed = failed_queries(&self.queries);
         for (query, taken) in self.queries.iter_mut().zip(taken) {
             let Some(taken) = taken else {
                 prepared.push(None);
                 continue;
             };
+            if let Some(error) = upstream_failure(query, &failed) {
+                fail(query, error);
+                prepared.push(None);
+                continue;
+            }
             query.is_dirty = true;
             match step::run(query, taken, &changes, &self.options.parts) {
                 Ok((output, change)) => {
@@ -115,11 +122,28 @@ impl PipelineThread {
                 }
                 Err(error) => {
                     fail(query, error);
+                    failed.push((query.spec.id, query.spec.name.clone()));
                     prepared.push(None);
                 }
             }
         }
         self.publish(prepared);
+        self.fail_dependents();
+    }
+
+    /// What a failed query made since the last checkpoint is not durable, so nothing that has taken it may become so
+    /// (INV-2): its dependents stop with it, at the same checkpoint.
+    fn fail_dependents(&mut self) {
+        let mut failed = failed_queries(&self.queries);
+        if failed.is_empty() {
+            return;
+        }
+        for query in self.queries.iter_mut().filter(|query| query.failure.is_none()) {
+            if let Some(error) = upstream_failure(query, &failed) {
+                fail(query, error);
+                failed.push((query.spec.id, query.spec.name.clone()));
+            }
+        }
     }
 
     fn publish(&self, prepared: Vec<Option<Prepared>>) {
@@ -179,7 +203,15 @@ impl PipelineThread {
             return;
         }
         let started = Instant::now();
-        let queries = self.queries.iter_mut().filter_map(checkpoint_of).collect();
+        let failed: Vec<ObjectId> = failed_queries(&self.queries)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        let queries = self
+            .queries
+            .iter_mut()
+            .filter_map(|query| checkpoint_of(query, &failed))
+            .collect();
         self.in_flight.begin(started.elapsed());
         let job = CheckpointJob {
             queries,
@@ -300,6 +332,24 @@ impl PipelineThread {
     }
 }
 
+fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
+    let failed = queries.iter().filter(|query| query.failure.is_some());
+    failed
+        .map(|query| (query.spec.id, query.spec.name.clone()))
+        .collect()
+}
+
+/// Why a query cannot go on although nothing of its own is wrong.
+fn upstream_failure(query: &Query, failed: &[(ObjectId, String)]) -> Option<EngineError> {
+    let (_, name) = failed
+        .iter()
+        .find(|(id, _)| query.upstream().any(|upstream| upstream == *id))?;
+    Some(
+        EngineError::new("55000", format!("\"{name}\", which it reads, has failed"))
+            .with_hint(format!("Resume \"{name}\": that resumes what reads it too.")),
+    )
+}
+
 /// Stops one query; the others go on.
 fn fail(query: &mut Query, error: EngineError) {
     if query.failure.is_none() {
@@ -316,8 +366,8 @@ fn fail(query: &mut Query, error: EngineError) {
     }
 }
 
-fn checkpoint_of(query: &mut Query) -> Option<FrozenQuery> {
+fn checkpoint_of(query: &mut Query, failed: &[ObjectId]) -> Option<FrozenQuery> {
     let is_dirty = query.is_dirty || query.output.is_unrecorded();
     query.is_dirty = false;
-    is_dirty.then(|| FrozenQuery::freeze(query))
+    is_dirty.then(|| FrozenQuery::freeze(query, failed))
 }

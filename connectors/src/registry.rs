@@ -38,11 +38,9 @@ impl Registry {
         registry.add_source(Arc::new(KafkaConnector));
         registry.add_source(Arc::clone(&memory.0) as Arc<dyn SourceConnector>);
         registry.add_source(Arc::new(NexmarkConnector));
-        registry.add_source(Arc::new(KafkaConnector));
         registry.add_sink(Arc::new(KafkaSinkConnector));
         registry.add_sink(Arc::clone(&memory.1) as Arc<dyn SinkConnector>);
         registry.add_sink(Arc::new(BlackholeConnector));
-        registry.add_sink(Arc::new(KafkaSinkConnector));
         registry.memory = Some(memory);
         registry
     }

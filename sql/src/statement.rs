@@ -17,7 +17,6 @@ pub struct Parsed {
 
 /// What a statement says.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "statements come one by one")]
 pub enum Statement {
     /// `CREATE SOURCE`
     CreateSource(CreateSource),
@@ -149,12 +148,11 @@ pub struct SourceColumn {
 
 /// Where the values of a source column come from.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "a source has few columns")]
 pub enum SourceColumnKind {
     /// A field of the record's value.
     Field,
     /// `AS expression` over the other columns.
-    Generated(ast::Expr),
+    Generated(Box<ast::Expr>),
     /// `INCLUDE key|partition|offset|timestamp|headers|header 'x' AS name`, `METADATA FROM …`.
     Include(Include),
 }
@@ -184,7 +182,7 @@ pub struct WatermarkClause {
     /// Byte offset of the column's name in the script.
     pub position: usize,
     /// The watermark that a row carries.
-    pub expression: ast::Expr,
+    pub expression: Box<ast::Expr>,
 }
 
 /// `CREATE [OR REPLACE] VIEW`

@@ -11,7 +11,7 @@ use highwater::{Database, Rows};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Rows as sorted lines of text, NULL as `NULL`.
-pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
+pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
     let mut lines = Vec::new();
     for batch in batches {
         let columns: Vec<_> = batch
@@ -36,7 +36,7 @@ pub fn lines(batches: &[RecordBatch]) -> Vec<String> {
 }
 
 /// The rows of a query as sorted lines.
-pub async fn rows(database: &Database, sql: &str) -> Vec<String> {
+pub(crate) async fn rows(database: &Database, sql: &str) -> Vec<String> {
     let rows: Rows = database
         .query(sql)
         .await
@@ -45,7 +45,7 @@ pub async fn rows(database: &Database, sql: &str) -> Vec<String> {
 }
 
 /// A single number.
-pub async fn number(database: &Database, sql: &str) -> i64 {
+pub(crate) async fn number(database: &Database, sql: &str) -> i64 {
     let rows = database
         .query(sql)
         .await
@@ -60,7 +60,7 @@ pub async fn number(database: &Database, sql: &str) -> i64 {
 }
 
 /// Waits until `sql` gives `expected`.
-pub async fn until(database: &Database, sql: &str, expected: i64) {
+pub(crate) async fn until(database: &Database, sql: &str, expected: i64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let found = number(database, sql).await;

@@ -112,7 +112,7 @@ impl Parts {
         self.watermark = Some(WatermarkClause {
             column: column.text,
             position: column.position,
-            expression,
+            expression: Box::new(expression),
         });
         Ok(())
     }
@@ -207,7 +207,7 @@ fn untyped_column(cursor: &mut Cursor<'_>, name: Name) -> Result<SourceColumn, S
                 .at(name.position));
         }
     };
-    let kind = SourceColumnKind::Generated(expression);
+    let kind = SourceColumnKind::Generated(Box::new(expression));
     Ok(SourceColumn {
         name: name.text,
         data_type,
@@ -225,10 +225,10 @@ fn column_option(cursor: &mut Cursor<'_>, column: &mut SourceColumn) -> Result<(
     } else if cursor.eat(&["null"]) {
         column.not_null = false;
     } else if field && cursor.eat(&["as"]) {
-        column.kind = SourceColumnKind::Generated(cursor.column_expression()?);
+        column.kind = SourceColumnKind::Generated(Box::new(cursor.column_expression()?));
     } else if field && cursor.eat(&["generated", "always", "as"]) {
         cursor.expect_token(&Token::LParen)?;
-        column.kind = SourceColumnKind::Generated(cursor.expression()?);
+        column.kind = SourceColumnKind::Generated(Box::new(cursor.expression()?));
         cursor.expect_token(&Token::RParen)?;
         if !cursor.eat(&["stored"]) {
             cursor.eat(&["virtual"]);

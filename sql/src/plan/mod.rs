@@ -11,8 +11,8 @@
 
 mod batch;
 mod context;
-pub mod explain;
 mod depth;
+pub mod explain;
 mod functions;
 mod lower;
 mod names;

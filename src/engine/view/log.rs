@@ -12,7 +12,6 @@ use crate::engine::error::EngineError;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Log {
     chunks: Vec<Arc<Chunk>>,
-    bytes: usize,
 }
 
 /// Rows with consecutive sequences.
@@ -27,7 +26,6 @@ pub(super) struct Chunk {
 impl Log {
     /// Appends rows from the sequence `next_sequence` on; gives the sequence behind them.
     pub(super) fn append(&mut self, next_sequence: u64, batch: RecordBatch) -> u64 {
-        self.bytes += batch.get_array_memory_size();
         let rows = batch.num_rows() as u64;
         self.chunks.push(Arc::new(Chunk {
             first_sequence: next_sequence,
@@ -39,7 +37,6 @@ impl Log {
     /// Takes over the rows of `newer`, which follow these.
     pub(super) fn absorb(&mut self, newer: Self) {
         self.chunks.extend(newer.chunks);
-        self.bytes += newer.bytes;
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -47,8 +44,10 @@ impl Log {
     }
 
     /// Bytes of memory that the batches take; memory that they share is counted for each.
+    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        let batches = self.chunks.iter().map(|chunk| &chunk.batch);
+        batches.map(RecordBatch::get_array_memory_size).sum()
     }
 
     /// The rows in order.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow::datatypes::{Schema, SchemaRef};
 use highwater_connectors::registry::Registry;
 use highwater_connectors::source::Probe;
 use highwater_sql::catalog::{
     Catalog, MaterializedViewDef, NewName, Object, ObjectBody, ObjectId, SinkDef, ViewDef,
 };
-use highwater_sql::resolve::{resolve_sink, resolve_source};
+use highwater_sql::resolve::{ResolvedSource, resolve_sink, resolve_source};
 use highwater_sql::statement::{CreateSource, Drop, ObjectKind, Parsed, Statement};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_sql::{plan, show};
@@ -36,17 +37,11 @@ pub(super) fn body_of(
     objects: &Catalog,
     registry: &Registry,
     parsed: &Parsed,
-    probe: Option<&Probe>,
 ) -> Result<(ObjectBody, Vec<String>)> {
     match &parsed.statement {
         Statement::CreateSource(source) => {
-            let found = probe.and_then(|probe| probe.columns.as_deref());
-            let resolved = resolve_source(source, &environment, found)?;
-            plan::check_source(&resolved.def)?;
-            Ok((
-                ObjectBody::Source(checked_source(registry, resolved.def)?),
-                Vec::new(),
-            ))
+            let resolved = source_of(registry, source, None)?;
+            Ok((ObjectBody::Source(resolved.def), Vec::new()))
         }
         Statement::CreateView(view) => {
             let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
@@ -97,27 +92,29 @@ pub(super) fn body_of(
     }
 }
 
+/// What `CREATE SOURCE` says; `found` are the columns of a source that declares none.
+fn source_of(registry: &Registry, source: &CreateSource, found: Option<&Schema>) -> Result<ResolvedSource> {
+    let mut resolved = resolve_source(source, &environment, found)?;
+    plan::check_source(&resolved.def)?;
+    resolved.def = checked_source(registry, resolved.def)?;
+    Ok(resolved)
+}
+
 impl Database {
     /// `CREATE SOURCE`
-    pub(crate) async fn create_source(&self, parsed: &Parsed, source: &CreateSource) -> Result<Outcome> {
+    pub(crate) async fn create_source(&self, source: &CreateSource) -> Result<Outcome> {
         const TAG: &str = "CREATE SOURCE";
         self.refuse_read_only(TAG)?;
         if let Some(done) = self.skip_existing(TAG, &source.name, source.if_not_exists)? {
             return Ok(done);
         }
         let probe = self.probe_source(source).await?;
-        let (body, depends_on) = body_of(
-            &self.shared.catalog(),
-            &self.shared.registry,
-            parsed,
-            Some(&probe),
-        )?;
-        let resolved = resolve_source(source, &environment, probe.columns.as_deref())?;
+        let resolved = source_of(&self.shared.registry, source, probe.columns.as_deref())?;
         let draft = Draft {
             name: source.name.clone(),
             definition: resolved.definition,
-            depends_on,
-            body,
+            depends_on: Vec::new(),
+            body: ObjectBody::Source(resolved.def),
             facts: facts_of(&probe.start, &probe.identity),
         };
         if let Some(done) = self.add(TAG, draft, source.if_not_exists).await? {
@@ -129,11 +126,9 @@ impl Database {
     async fn probe_source(&self, source: &CreateSource) -> Result<Probe> {
         let registry = &self.shared.registry;
         // A first look at the statement alone: what is wrong with it must not cost a connection.
-        let draft = resolve_source(source, &environment, self.fixed_columns(source)?.as_deref())?;
-        plan::check_source(&draft.def)?;
-        let checked = checked_source(registry, draft.def)?;
-        let connector = Arc::clone(registry.source(&checked.connector)?);
-        let options = only_of(connector.options(), &checked.options);
+        let draft = source_of(registry, source, self.fixed_columns(source)?.as_deref())?.def;
+        let connector = Arc::clone(registry.source(&draft.connector)?);
+        let options = only_of(connector.options(), &draft.options);
         let fixed = connector.fixed_schema(&options);
         let probe = run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT)).await?;
         let mut probe = probe?;
@@ -141,7 +136,11 @@ impl Database {
         Ok(probe)
     }
 
-    fn fixed_columns(&self, source: &CreateSource) -> Result<Option<arrow::datatypes::SchemaRef>> {
+    /// The columns that the connector dictates to a statement that declares none.
+    fn fixed_columns(&self, source: &CreateSource) -> Result<Option<SchemaRef>> {
+        if !source.wants_columns() {
+            return Ok(None);
+        }
         let Some(name) = source.with.get("connector") else {
             return Ok(None);
         };
@@ -199,7 +198,7 @@ impl Database {
         if let Some(done) = self.skip_existing(TAG, &sink.name, sink.if_not_exists)? {
             return Ok(done);
         }
-        let (body, _) = body_of(&self.shared.catalog(), &self.shared.registry, parsed, None)?;
+        let (body, _) = body_of(&self.shared.catalog(), &self.shared.registry, parsed)?;
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
@@ -219,7 +218,7 @@ impl Database {
         name: &str,
         skip: bool,
     ) -> Result<Outcome> {
-        let (body, depends_on) = body_of(&self.shared.catalog(), &self.shared.registry, parsed, None)?;
+        let (body, depends_on) = body_of(&self.shared.catalog(), &self.shared.registry, parsed)?;
         let notices = match &body {
             ObjectBody::MaterializedView(view) => view.plan.notices.clone(),
             ObjectBody::Sink(sink) => sink.plan.notices.clone(),

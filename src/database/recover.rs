@@ -116,7 +116,7 @@ fn restore_body(
     let [statement] = parsed.as_slice() else {
         return Err(Error::new("XX001", "its recorded statement is not one statement"));
     };
-    apply::body_of(objects, &options.registry, statement, None)
+    apply::body_of(objects, &options.registry, statement)
 }
 
 /// Starts the queries of the catalog.

@@ -88,7 +88,7 @@ impl Session {
     pub async fn run(&self, parsed: &Parsed) -> Result<Outcome> {
         let database = &self.database;
         match &parsed.statement {
-            Statement::CreateSource(source) => database.create_source(parsed, source).await,
+            Statement::CreateSource(source) => database.create_source(source).await,
             Statement::CreateView(_) => database.create_view(parsed).await,
             Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
             Statement::CreateSink(_) => database.create_sink(parsed).await,

@@ -92,28 +92,26 @@ impl PipelineThread {
                 }
             }
         }
-        self.fail_dependents();
         if moved {
             self.run_queries(taken);
+        } else {
+            self.fail_dependents();
         }
         moved
     }
 
+    /// Runs the queries that have taken something and makes their results visible together. They stand in dependency order,
+    /// so a query meets the failures of all that it reads before its turn.
     fn run_queries(&mut self, taken: Vec<Option<Vec<IntakeOutput>>>) {
         self.steps += 1;
         let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
         let mut prepared = Vec::with_capacity(self.queries.len());
         let mut failed = failed_queries(&self.queries);
         for (query, taken) in self.queries.iter_mut().zip(taken) {
-            let Some(taken) = taken else {
+            let Some(taken) = taken.filter(|_| !fail_with_upstream(query, &mut failed)) else {
                 prepared.push(None);
                 continue;
             };
-            if let Some(error) = upstream_failure(query, &failed) {
-                fail(query, error);
-                prepared.push(None);
-                continue;
-            }
             query.is_dirty = true;
             match step::run(query, taken, &changes, &self.options.parts) {
                 Ok((output, change)) => {
@@ -128,21 +126,13 @@ impl PipelineThread {
             }
         }
         self.publish(prepared);
-        self.fail_dependents();
     }
 
-    /// What a failed query made since the last checkpoint is not durable, so nothing that has taken it may become so
-    /// (INV-2): its dependents stop with it, at the same checkpoint.
+    /// Stops the dependents of queries that failed outside of a run.
     fn fail_dependents(&mut self) {
         let mut failed = failed_queries(&self.queries);
-        if failed.is_empty() {
-            return;
-        }
         for query in self.queries.iter_mut().filter(|query| query.failure.is_none()) {
-            if let Some(error) = upstream_failure(query, &failed) {
-                fail(query, error);
-                failed.push((query.spec.id, query.spec.name.clone()));
-            }
+            fail_with_upstream(query, &mut failed);
         }
     }
 
@@ -339,15 +329,20 @@ fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
         .collect()
 }
 
-/// Why a query cannot go on although nothing of its own is wrong.
-fn upstream_failure(query: &Query, failed: &[(ObjectId, String)]) -> Option<EngineError> {
-    let (_, name) = failed
+/// Stops a query that reads one of `failed`, and adds it to them. What a failed query made since the last checkpoint is not
+/// durable, so nothing that has taken it may become so (INV-2): its dependents stop with it, at the same checkpoint.
+fn fail_with_upstream(query: &mut Query, failed: &mut Vec<(ObjectId, String)>) -> bool {
+    let upstream = failed
         .iter()
-        .find(|(id, _)| query.upstream().any(|upstream| upstream == *id))?;
-    Some(
-        EngineError::new("55000", format!("\"{name}\", which it reads, has failed"))
-            .with_hint(format!("Resume \"{name}\": that resumes what reads it too.")),
-    )
+        .find(|(id, _)| query.upstream().any(|upstream| upstream == *id));
+    let Some((_, name)) = upstream else {
+        return false;
+    };
+    let error = EngineError::new("55000", format!("\"{name}\", which it reads, has failed"))
+        .with_hint(format!("Resume \"{name}\": that resumes what reads it too."));
+    fail(query, error);
+    failed.push((query.spec.id, query.spec.name.clone()));
+    true
 }
 
 /// Stops one query; the others go on.

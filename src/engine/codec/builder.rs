@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use crate::engine::error::EngineError;
 
 /// Gathers the values of one column.
-pub(super) struct Builder {
+pub(crate) struct Builder {
     data_type: DataType,
     nulls: NullBufferBuilder,
     /// A value for each row, and any value for null rows.

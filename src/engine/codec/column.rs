@@ -18,7 +18,7 @@ use super::kind::Kind;
 use crate::engine::error::EngineError;
 
 /// A column of a batch.
-pub(super) struct Column<'a> {
+pub(crate) struct Column<'a> {
     nulls: Option<&'a NullBuffer>,
     /// The values; those of null rows mean nothing.
     pub(super) values: Values<'a>,

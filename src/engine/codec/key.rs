@@ -1,4 +1,4 @@
-//! [`KeyCodec`]: columns as order-preserving keys.
+//! [`KeyEncoding`]: columns as order-preserving keys.
 //!
 //! The bytes of single values are those of [`highwater_storage::keys`], ascending with nulls last. What that module has no
 //! value for is put together from what it has:
@@ -9,92 +9,41 @@
 //! interval = length in nanoseconds: i128, months: i32, days: i32        (a month has 30 days, a day 24 hours)
 //! ```
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::IntervalMonthDayNano;
 use highwater_storage::keys::{KeyReader, KeyWriter};
 
 use super::builder::{Builder, BuilderValues};
 use super::column::{Column, Values};
-use super::kind::{Kind, signature};
+use super::encoding::{Codec, Decoder, Encoder, Encoding};
+use super::kind::Kind;
 use crate::engine::error::EngineError;
 
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 const DAYS_PER_MONTH: i128 = 30;
 
-/// Encodes columns of fixed types as keys. Equal values have equal keys, and keys sort as their columns do.
+/// Keys that sort as their columns do; equal values have equal keys.
 ///
 /// Floats come back as PostgreSQL compares them: -0.0 as 0.0, any NaN as the one NaN. All else comes back as it was.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyCodec {
-    types: Box<[DataType]>,
-    kinds: Box<[Kind]>,
-}
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KeyEncoding {}
 
+/// Encodes columns of fixed types as keys.
+pub(crate) type KeyCodec = Codec<KeyEncoding>;
 /// The key columns of one batch.
-pub(crate) struct KeyEncoder<'a> {
-    columns: Box<[Column<'a>]>,
-}
-
+pub(crate) type KeyEncoder<'a> = Encoder<'a, KeyEncoding>;
 /// Gathers the columns of keys.
-pub(crate) struct KeyDecoder<'c> {
-    kinds: &'c [Kind],
-    builders: Vec<Option<Builder>>,
-}
+pub(crate) type KeyDecoder<'c> = Decoder<'c, KeyEncoding>;
 
-impl KeyCodec {
-    /// For keys of these columns.
-    ///
-    /// # Errors
-    /// Types that cannot be stored (`0A000`).
-    pub(crate) fn new(types: &[DataType]) -> Result<Self, EngineError> {
-        Ok(Self {
-            types: types.into(),
-            kinds: Kind::of_all(types)?,
-        })
-    }
-
-    /// A text that is equal for codecs that read each other's keys, in all versions of the program.
-    pub(crate) fn signature(&self) -> String {
-        signature(&self.kinds)
-    }
-
-    /// Resolves the key columns of a batch.
-    ///
-    /// # Errors
-    /// Columns of another number or of other types (internal).
-    pub(crate) fn encoder<'a>(&self, columns: &'a [ArrayRef]) -> Result<KeyEncoder<'a>, EngineError> {
-        Ok(KeyEncoder {
-            columns: Column::all(columns, &self.kinds)?,
-        })
-    }
-
-    /// A decoder that gathers the columns for which `wanted` is true, for about `rows` keys.
-    pub(crate) fn decoder(&self, wanted: impl Fn(usize) -> bool, rows: usize) -> KeyDecoder<'_> {
-        let builder = |(index, data_type)| wanted(index).then(|| Builder::new(data_type, rows));
-        KeyDecoder {
-            kinds: &self.kinds,
-            builders: self.types.iter().enumerate().map(builder).collect(),
-        }
-    }
-}
-
-impl KeyEncoder<'_> {
-    /// Appends the key of `row` to `out`.
-    pub(crate) fn append(&self, row: usize, out: &mut Vec<u8>) {
-        for column in &self.columns {
+impl Encoding for KeyEncoding {
+    fn put(columns: &[Column<'_>], row: usize, out: &mut Vec<u8>) {
+        for column in columns {
             put(column, row, out);
         }
     }
-}
 
-impl KeyDecoder<'_> {
-    /// Takes the columns of one key.
-    ///
-    /// # Errors
-    /// Bytes that are no such key (`XX001`).
-    pub(crate) fn append(&mut self, key: &[u8]) -> Result<(), EngineError> {
-        let mut reader = KeyReader::new(key);
-        for (kind, builder) in self.kinds.iter().zip(&mut self.builders) {
+    fn take(kinds: &[Kind], builders: &mut [Option<Builder>], bytes: &[u8]) -> Result<(), EngineError> {
+        let mut reader = KeyReader::new(bytes);
+        for (kind, builder) in kinds.iter().zip(builders) {
             match builder {
                 Some(builder) => take(builder, &mut reader)?,
                 None => skip(kind, &mut reader)?,
@@ -105,17 +54,6 @@ impl KeyDecoder<'_> {
         } else {
             Err(corrupt("Bytes follow its last column."))
         }
-    }
-
-    /// The wanted columns in order; `None` stands for the others.
-    ///
-    /// # Errors
-    /// More text than one array holds, or bytes that are no UTF-8.
-    pub(crate) fn finish(self) -> Result<Vec<Option<ArrayRef>>, EngineError> {
-        self.builders
-            .into_iter()
-            .map(|builder| builder.map(Builder::finish).transpose())
-            .collect()
     }
 }
 

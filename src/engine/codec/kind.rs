@@ -9,7 +9,7 @@ const DEPTH_MAX: usize = 32;
 
 /// The physical kind of a type: a timestamp, a time and a BIGINT are all 64-bit integers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Only nulls.
     Null,
     Bool,

@@ -12,6 +12,7 @@
 
 mod builder;
 mod column;
+mod encoding;
 mod key;
 mod kind;
 mod row;

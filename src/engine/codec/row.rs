@@ -1,4 +1,4 @@
-//! [`RowCodec`]: rows as compact bytes.
+//! [`RowEncoding`]: rows as compact bytes.
 //!
 //! ```text
 //! row     = nulls value*                    nulls: a bit per column, lowest first, 1 for a null
@@ -10,87 +10,36 @@
 //! varint  = seven bits a byte, lowest first, the high bit set in all bytes but the last
 //! ```
 //!
-//! Nulls have no value. The format keeps each value bit by bit.
+//! Nulls have no value.
 
-use arrow::array::ArrayRef;
-use arrow::datatypes::{DataType, IntervalMonthDayNano};
+use arrow::datatypes::IntervalMonthDayNano;
 
 use super::builder::{Builder, BuilderValues};
 use super::column::{Column, Values};
-use super::kind::{Kind, signature};
+use super::encoding::{Codec, Decoder, Encoder, Encoding};
+use super::kind::Kind;
 use crate::engine::error::EngineError;
 
+/// Rows in little space; each value comes back bit by bit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RowEncoding {}
+
 /// Encodes rows of fixed column types.
-#[derive(Debug, Clone)]
-pub(crate) struct RowCodec {
-    types: Box<[DataType]>,
-    kinds: Box<[Kind]>,
-}
-
+pub(crate) type RowCodec = Codec<RowEncoding>;
 /// The columns of one batch.
-pub(crate) struct RowEncoder<'a> {
-    columns: Box<[Column<'a>]>,
-}
-
+pub(crate) type RowEncoder<'a> = Encoder<'a, RowEncoding>;
 /// Gathers the columns of rows.
-pub(crate) struct RowDecoder<'c> {
-    kinds: &'c [Kind],
-    builders: Vec<Option<Builder>>,
-}
+pub(crate) type RowDecoder<'c> = Decoder<'c, RowEncoding>;
 
-impl RowCodec {
-    /// For rows of these columns.
-    ///
-    /// # Errors
-    /// Types that cannot be stored (`0A000`).
-    pub(crate) fn new(types: &[DataType]) -> Result<Self, EngineError> {
-        Ok(Self {
-            types: types.into(),
-            kinds: Kind::of_all(types)?,
-        })
+impl Encoding for RowEncoding {
+    fn put(columns: &[Column<'_>], row: usize, out: &mut Vec<u8>) {
+        put_group(columns.iter().map(|column| (column, row)), out);
     }
 
-    /// A text that is equal for codecs that read each other's rows, in all versions of the program.
-    pub(crate) fn signature(&self) -> String {
-        signature(&self.kinds)
-    }
-
-    /// Resolves the columns of a batch.
-    ///
-    /// # Errors
-    /// Columns of another number or of other types (internal).
-    pub(crate) fn encoder<'a>(&self, columns: &'a [ArrayRef]) -> Result<RowEncoder<'a>, EngineError> {
-        Ok(RowEncoder {
-            columns: Column::all(columns, &self.kinds)?,
-        })
-    }
-
-    /// A decoder that gathers the columns for which `wanted` is true, for about `rows` rows.
-    pub(crate) fn decoder(&self, wanted: impl Fn(usize) -> bool, rows: usize) -> RowDecoder<'_> {
-        let builder = |(index, data_type)| wanted(index).then(|| Builder::new(data_type, rows));
-        RowDecoder {
-            kinds: &self.kinds,
-            builders: self.types.iter().enumerate().map(builder).collect(),
-        }
-    }
-}
-
-impl RowEncoder<'_> {
-    /// Appends the bytes of `row` to `out`.
-    pub(crate) fn append(&self, row: usize, out: &mut Vec<u8>) {
-        put_group(self.columns.iter().map(|column| (column, row)), out);
-    }
-}
-
-impl RowDecoder<'_> {
-    /// Takes the columns of one row.
-    ///
-    /// # Errors
-    /// Bytes that are no such row (`XX001`).
-    pub(crate) fn append(&mut self, row: &[u8]) -> Result<(), EngineError> {
-        let mut reader = Reader { rest: row };
-        let nulls = reader.nulls(self.kinds.len())?;
-        for (index, (kind, builder)) in self.kinds.iter().zip(&mut self.builders).enumerate() {
+    fn take(kinds: &[Kind], builders: &mut [Option<Builder>], bytes: &[u8]) -> Result<(), EngineError> {
+        let mut reader = Reader { rest: bytes };
+        let nulls = reader.nulls(kinds.len())?;
+        for (index, (kind, builder)) in kinds.iter().zip(builders).enumerate() {
             match (builder, is_null(nulls, index)) {
                 (Some(builder), true) => builder.append_null(),
                 (Some(builder), false) => take(builder, &mut reader)?,
@@ -103,17 +52,6 @@ impl RowDecoder<'_> {
         } else {
             Err(corrupt("Bytes follow its last column."))
         }
-    }
-
-    /// The wanted columns in order; `None` stands for the others.
-    ///
-    /// # Errors
-    /// More text than one array holds, or bytes that are no UTF-8.
-    pub(crate) fn finish(self) -> Result<Vec<Option<ArrayRef>>, EngineError> {
-        self.builders
-            .into_iter()
-            .map(|builder| builder.map(Builder::finish).transpose())
-            .collect()
     }
 }
 

@@ -6,6 +6,7 @@ pub mod conformance;
 pub mod datagen;
 pub mod error;
 pub mod format;
+mod in_process;
 pub mod kafka;
 pub mod memory;
 pub mod options;

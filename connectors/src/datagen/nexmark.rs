@@ -1,6 +1,5 @@
 //! The nexmark source: bids by the clock, or as fast as they are read.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,10 +10,11 @@ use super::bids::{BidSpec, Bids};
 use crate::ack::AckIssuer;
 use crate::error::{ConnectorError, ErrorKind};
 use crate::format::parse_timestamp;
+use crate::in_process::{InProcessSource, LaneFactory};
 use crate::options::{Given, OptionKind, OptionMap, OptionSpec};
 use crate::source::{
     Batch, BatchBody, LaneState, LaneWaker, PartitionId, Positions, Probe, RecoveryIdentity, Source,
-    SourceConnector, SourceContext, SourceContract, SourceEvent, SourceLane,
+    SourceConnector, SourceContext, SourceContract, SourceLane,
 };
 
 const ALL_COLUMNS: [usize; 7] = [0, 1, 2, 3, 4, 5, 6];
@@ -219,58 +219,29 @@ impl SourceConnector for NexmarkConnector {
     fn create(&self, options: &OptionMap) -> Result<Box<dyn Source>, ConnectorError> {
         let settings = Settings::parse(options)?;
         let bids = Bids::new(settings.spec.clone());
-        Ok(Box::new(NexmarkSource {
-            settings,
-            bids,
-            start: None,
-            assigned: false,
-            acks: AckIssuer::new(),
-            paused: BTreeMap::new(),
-        }))
+        Ok(Box::new(InProcessSource::new(NexmarkLanes { settings, bids })))
     }
 }
 
-struct NexmarkSource {
+/// Makes the lanes of one stream of bids.
+struct NexmarkLanes {
     settings: Settings,
     bids: Bids,
-    /// Set while open.
-    start: Option<Positions>,
-    assigned: bool,
-    acks: AckIssuer,
-    paused: BTreeMap<PartitionId, Arc<AtomicBool>>,
 }
 
-impl NexmarkSource {
-    fn make_lane(&mut self, partition: PartitionId, position: i64) -> Box<dyn SourceLane> {
-        let paused = Arc::clone(self.paused.entry(partition).or_default());
-        Box::new(NexmarkLane {
-            bids: self.bids.clone(),
-            partition,
-            position,
-            end: self.settings.end_of(partition),
-            pace: Pace::new(self.settings.rows_per_second, self.settings.spec.partitions),
-            state: LaneState::Reading,
-            acks: self.acks.clone(),
-            paused,
-            waker: None,
-        })
+impl LaneFactory for NexmarkLanes {
+    /// Where lanes start; those that are not named start at their first row.
+    type Reader = Positions;
+
+    fn name(&self) -> &'static str {
+        "nexmark"
     }
 
-    fn set_paused(&mut self, partitions: &[PartitionId], paused: bool) {
-        for partition in partitions {
-            if let Some(flag) = self.paused.get(partition) {
-                flag.store(paused, Ordering::Release);
-            }
-        }
-    }
-}
-
-impl Source for NexmarkSource {
     fn contract(&self) -> SourceContract {
         self.settings.contract()
     }
 
-    fn open(&mut self, context: SourceContext, start: &Positions) -> Result<(), ConnectorError> {
+    fn open(&self, context: &SourceContext, start: &Positions) -> Result<Positions, ConnectorError> {
         let identity = self.settings.identity();
         for (name, recorded) in &context.identity {
             let now = identity.get(name).map_or("nothing", String::as_str);
@@ -290,47 +261,36 @@ impl Source for NexmarkSource {
             let message = format!("source \"{}\" has no partition {}", context.name, partition.0);
             return Err(ConnectorError::new(ErrorKind::PositionLost, message));
         }
-        self.start = Some(start.clone());
-        self.assigned = false;
-        self.acks.begin_epoch();
-        Ok(())
+        Ok(start.clone())
     }
 
-    fn poll_events(&mut self, timeout: Duration) -> Result<SourceEvent, ConnectorError> {
-        let Some(start) = &self.start else {
-            return Err(ConnectorError::invalid("the nexmark source is not open"));
-        };
-        if self.assigned {
-            // The partitions never change, so there is nothing to wait for but the time.
-            std::thread::sleep(timeout);
-            return Ok(SourceEvent::Idle);
+    fn await_partitions(&self, known: usize, deadline: Instant) -> usize {
+        let partitions = self.settings.partitions().count();
+        if partitions <= known {
+            // Partitions never come or go, so there is nothing to wait for but the time.
+            std::thread::sleep(deadline.saturating_duration_since(Instant::now()));
         }
-        self.assigned = true;
-        let positions = self
-            .settings
-            .partitions()
-            .map(|partition| (partition, start.get(&partition).copied().unwrap_or(0)));
-        let positions: Vec<_> = positions.collect();
-        let lanes = positions
-            .into_iter()
-            .map(|(partition, position)| self.make_lane(partition, position));
-        Ok(SourceEvent::LanesAssigned(lanes.collect()))
+        partitions
     }
 
-    fn commit(&mut self, _offsets: &[(PartitionId, i64)]) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn flush_commits(&mut self, _timeout: Duration) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn pause(&mut self, partitions: &[PartitionId]) {
-        self.set_paused(partitions, true);
-    }
-
-    fn resume(&mut self, partitions: &[PartitionId]) {
-        self.set_paused(partitions, false);
+    fn lane(
+        &self,
+        start: &Positions,
+        partition: PartitionId,
+        acks: AckIssuer,
+        paused: Arc<AtomicBool>,
+    ) -> Box<dyn SourceLane> {
+        Box::new(NexmarkLane {
+            bids: self.bids.clone(),
+            partition,
+            position: start.get(&partition).copied().unwrap_or(0),
+            end: self.settings.end_of(partition),
+            pace: Pace::new(self.settings.rows_per_second, self.settings.spec.partitions),
+            state: LaneState::Reading,
+            acks,
+            paused,
+            waker: None,
+        })
     }
 
     fn end_offsets(&self) -> Positions {
@@ -339,10 +299,6 @@ impl Source for NexmarkSource {
             .partitions()
             .map(|partition| Some((partition, self.settings.end_of(partition)?)));
         ends.flatten().collect()
-    }
-
-    fn close(&mut self) {
-        self.start = None;
     }
 }
 

@@ -11,10 +11,11 @@ use parking_lot::Mutex;
 use super::topic::{Found, MemoryHandle, ROWS_MAX, ReaderId, Topic};
 use crate::ack::AckIssuer;
 use crate::error::ConnectorError;
+use crate::in_process::{InProcessSource, LaneFactory};
 use crate::options::{Given, OptionKind, OptionMap, OptionSpec};
 use crate::source::{
     Batch, BatchBody, LaneState, LaneWaker, PartitionId, Positions, Probe, RecoveryIdentity, Source,
-    SourceConnector, SourceContext, SourceContract, SourceEvent, SourceLane,
+    SourceConnector, SourceContext, SourceContract, SourceLane,
 };
 
 const OPTIONS: &[OptionSpec] = &[
@@ -169,63 +170,39 @@ impl SourceConnector for MemoryConnector {
 
     fn create(&self, options: &OptionMap) -> Result<Box<dyn Source>, ConnectorError> {
         let topic = self.topic_of(options)?;
-        Ok(Box::new(MemorySource {
-            topic,
-            reader: None,
-            assigned: 0,
-            acks: AckIssuer::new(),
-            paused: BTreeMap::new(),
-        }))
+        Ok(Box::new(InProcessSource::new(MemoryLanes { topic })))
     }
 }
 
-/// One reader of a topic.
-struct MemorySource {
+/// Makes the lanes of a topic.
+struct MemoryLanes {
     topic: Arc<Topic>,
-    reader: Option<ReaderId>,
-    /// How many partitions have lanes.
-    assigned: usize,
-    acks: AckIssuer,
-    paused: BTreeMap<PartitionId, Arc<AtomicBool>>,
 }
 
-impl MemorySource {
-    fn make_lanes(&mut self, reader: ReaderId, until: usize) -> Vec<Box<dyn SourceLane>> {
-        let added = self.assigned..until;
-        self.assigned = until;
-        let lanes = added.map(|index| {
-            let partition = PartitionId(index as i32);
-            let paused = Arc::clone(self.paused.entry(partition).or_default());
-            let lane = MemoryLane {
-                topic: Arc::clone(&self.topic),
-                reader,
-                partition,
-                position: self.topic.committed(reader, partition),
-                state: LaneState::Reading,
-                acks: self.acks.clone(),
-                paused,
-                waker: None,
-            };
-            Box::new(lane) as Box<dyn SourceLane>
-        });
-        lanes.collect()
-    }
+/// One reader of a topic, which keeps what the reader has not committed.
+struct MemoryReader {
+    topic: Arc<Topic>,
+    id: ReaderId,
+}
 
-    fn set_paused(&mut self, partitions: &[PartitionId], paused: bool) {
-        for partition in partitions {
-            if let Some(flag) = self.paused.get(partition) {
-                flag.store(paused, Ordering::Release);
-            }
-        }
+impl Drop for MemoryReader {
+    fn drop(&mut self) {
+        self.topic.close(self.id);
     }
 }
 
-impl Source for MemorySource {
+impl LaneFactory for MemoryLanes {
+    type Reader = MemoryReader;
+
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
     fn contract(&self) -> SourceContract {
         CONTRACT
     }
 
-    fn open(&mut self, _context: SourceContext, start: &Positions) -> Result<(), ConnectorError> {
+    fn open(&self, _context: &SourceContext, start: &Positions) -> Result<MemoryReader, ConnectorError> {
         if let Some(highest) = start
             .keys()
             .next_back()
@@ -233,64 +210,41 @@ impl Source for MemorySource {
         {
             self.topic.ensure_partitions(highest + 1);
         }
-        self.close();
-        self.reader = Some(self.topic.open(start)?);
-        self.acks.begin_epoch();
-        Ok(())
+        Ok(MemoryReader {
+            id: self.topic.open(start)?,
+            topic: Arc::clone(&self.topic),
+        })
     }
 
-    fn poll_events(&mut self, timeout: Duration) -> Result<SourceEvent, ConnectorError> {
-        let Some(reader) = self.reader else {
-            return Err(ConnectorError::invalid("the memory source is not open"));
-        };
-        if self.assigned == 0 {
-            return Ok(SourceEvent::LanesAssigned(
-                self.make_lanes(reader, self.topic.partitions()),
-            ));
-        }
-        let partitions = self
-            .topic
-            .await_partitions(self.assigned, Instant::now() + timeout);
-        if partitions > self.assigned {
-            return Ok(SourceEvent::LanesAdded(self.make_lanes(reader, partitions)));
-        }
-        Ok(SourceEvent::Idle)
+    fn await_partitions(&self, known: usize, deadline: Instant) -> usize {
+        self.topic.await_partitions(known, deadline)
     }
 
-    fn commit(&mut self, offsets: &[(PartitionId, i64)]) -> Result<(), ConnectorError> {
-        if let Some(reader) = self.reader {
-            self.topic.commit(reader, offsets);
-        }
-        Ok(())
+    fn lane(
+        &self,
+        reader: &MemoryReader,
+        partition: PartitionId,
+        acks: AckIssuer,
+        paused: Arc<AtomicBool>,
+    ) -> Box<dyn SourceLane> {
+        Box::new(MemoryLane {
+            topic: Arc::clone(&self.topic),
+            reader: reader.id,
+            partition,
+            position: self.topic.committed(reader.id, partition),
+            state: LaneState::Reading,
+            acks,
+            paused,
+            waker: None,
+        })
     }
 
-    fn flush_commits(&mut self, _timeout: Duration) -> Result<(), ConnectorError> {
-        Ok(())
-    }
-
-    fn pause(&mut self, partitions: &[PartitionId]) {
-        self.set_paused(partitions, true);
-    }
-
-    fn resume(&mut self, partitions: &[PartitionId]) {
-        self.set_paused(partitions, false);
+    fn commit(&self, reader: &MemoryReader, offsets: &[(PartitionId, i64)]) {
+        self.topic.commit(reader.id, offsets);
     }
 
     fn end_offsets(&self) -> Positions {
         self.topic.ends()
-    }
-
-    fn close(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            self.topic.close(reader);
-        }
-        self.assigned = 0;
-    }
-}
-
-impl Drop for MemorySource {
-    fn drop(&mut self) {
-        self.close();
     }
 }
 

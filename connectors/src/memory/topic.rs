@@ -126,10 +126,6 @@ impl Topic {
         self.state.lock().rows_max = rows_max;
     }
 
-    pub(super) fn partitions(&self) -> usize {
-        self.state.lock().partitions.len()
-    }
-
     /// Offsets of the first row that is kept, by partition.
     pub(super) fn bases(&self) -> Positions {
         self.positions(|partition| partition.base)

@@ -19,18 +19,47 @@ use crate::engine::operators::state::varint;
 /// The least or greatest value of each slot.
 pub(super) struct Extreme<V> {
     best: Chunks<Option<V>>,
-    saved: Vec<Option<V>>,
     max: bool,
-    result: DataType,
     heap_bytes: usize,
+    results: Results<V>,
 }
 
 /// All values of each slot, the least or greatest of which counts.
 pub(super) struct RetractableExtreme<V: StateValue> {
     values: Multiset<V, Ordered<V>>,
-    saved: Vec<Option<V>>,
     max: bool,
-    result: DataType,
+    results: Results<V>,
+}
+
+/// The values that count, as columns; and those of them that are remembered.
+struct Results<V> {
+    data_type: DataType,
+    saved: Vec<Option<V>>,
+}
+
+impl<V: ArgumentValue> Results<V> {
+    fn new(data_type: DataType) -> Self {
+        Self {
+            data_type,
+            saved: Vec::new(),
+        }
+    }
+
+    fn save<'v>(&mut self, values: impl Iterator<Item = Option<&'v V>>) {
+        self.saved.extend(values.map(|value| value.cloned()));
+    }
+
+    fn column<'v>(&self, values: impl Iterator<Item = Option<&'v V>>) -> Result<ArrayRef, EngineError> {
+        V::array(&self.data_type, values.map(|value| value.cloned()).collect())
+    }
+
+    fn saved_column(&self, positions: &[u32]) -> Result<ArrayRef, EngineError> {
+        self.column(positions.iter().map(|at| self.saved[*at as usize].as_ref()))
+    }
+
+    fn bytes(&self) -> usize {
+        self.saved.capacity() * size_of::<Option<V>>()
+    }
 }
 
 impl<V: ArgumentValue> Extreme<V> {
@@ -38,10 +67,9 @@ impl<V: ArgumentValue> Extreme<V> {
     pub(super) fn new(max: bool, result: DataType) -> Self {
         Self {
             best: Chunks::new(),
-            saved: Vec::new(),
             max,
-            result,
             heap_bytes: 0,
+            results: Results::new(result),
         }
     }
 
@@ -70,8 +98,8 @@ impl<V: ArgumentValue> Accumulator for Extreme<V> {
     }
 
     fn save(&mut self, slots: &[u32]) {
-        self.saved
-            .extend(slots.iter().map(|slot| self.best.get(*slot).clone()));
+        self.results
+            .save(slots.iter().map(|slot| self.best.get(*slot).as_ref()));
     }
 
     fn update(&mut self, rows: Rows<'_>, argument: &Argument) -> Result<(), EngineError> {
@@ -85,24 +113,16 @@ impl<V: ArgumentValue> Accumulator for Extreme<V> {
     }
 
     fn results(&self, slots: &[u32]) -> Result<ArrayRef, EngineError> {
-        V::array(
-            &self.result,
-            slots.iter().map(|slot| self.best.get(*slot).clone()).collect(),
-        )
+        self.results
+            .column(slots.iter().map(|slot| self.best.get(*slot).as_ref()))
     }
 
     fn saved_results(&self, positions: &[u32]) -> Result<ArrayRef, EngineError> {
-        V::array(
-            &self.result,
-            positions
-                .iter()
-                .map(|at| self.saved[*at as usize].clone())
-                .collect(),
-        )
+        self.results.saved_column(positions)
     }
 
     fn forget_saved(&mut self) {
-        self.saved.clear();
+        self.results.saved.clear();
     }
 
     fn clear(&mut self, slots: &[u32]) {
@@ -135,7 +155,7 @@ impl<V: ArgumentValue> Accumulator for Extreme<V> {
     }
 
     fn bytes(&self) -> usize {
-        self.best.bytes() + self.saved.capacity() * size_of::<Option<V>>() + self.heap_bytes
+        self.best.bytes() + self.heap_bytes + self.results.bytes()
     }
 }
 
@@ -159,21 +179,21 @@ impl<V: ArgumentValue> RetractableExtreme<V> {
     pub(super) fn new(max: bool, result: DataType) -> Self {
         Self {
             values: Multiset::new(),
-            saved: Vec::new(),
             max,
-            result,
+            results: Results::new(result),
         }
     }
+}
 
-    fn best(&self, slot: u32) -> Option<&V> {
-        let values = self.values.get(slot);
-        let best = if self.max {
-            values.last_key_value()
-        } else {
-            values.first_key_value()
-        };
-        best.map(|(value, _)| value)
-    }
+/// The greatest value of a slot if `max`, else the least.
+fn best<V: StateValue>(values: &Multiset<V, Ordered<V>>, max: bool, slot: u32) -> Option<&V> {
+    let values = values.get(slot);
+    let best = if max {
+        values.last_key_value()
+    } else {
+        values.first_key_value()
+    };
+    best.map(|(value, _)| value)
 }
 
 impl<V: ArgumentValue> Accumulator for RetractableExtreme<V> {
@@ -182,11 +202,8 @@ impl<V: ArgumentValue> Accumulator for RetractableExtreme<V> {
     }
 
     fn save(&mut self, slots: &[u32]) {
-        let values = slots
-            .iter()
-            .map(|slot| self.best(*slot).cloned())
-            .collect::<Vec<_>>();
-        self.saved.extend(values);
+        self.results
+            .save(slots.iter().map(|slot| best(&self.values, self.max, *slot)));
     }
 
     fn update(&mut self, rows: Rows<'_>, argument: &Argument) -> Result<(), EngineError> {
@@ -199,24 +216,16 @@ impl<V: ArgumentValue> Accumulator for RetractableExtreme<V> {
     }
 
     fn results(&self, slots: &[u32]) -> Result<ArrayRef, EngineError> {
-        V::array(
-            &self.result,
-            slots.iter().map(|slot| self.best(*slot).cloned()).collect(),
-        )
+        self.results
+            .column(slots.iter().map(|slot| best(&self.values, self.max, *slot)))
     }
 
     fn saved_results(&self, positions: &[u32]) -> Result<ArrayRef, EngineError> {
-        V::array(
-            &self.result,
-            positions
-                .iter()
-                .map(|at| self.saved[*at as usize].clone())
-                .collect(),
-        )
+        self.results.saved_column(positions)
     }
 
     fn forget_saved(&mut self) {
-        self.saved.clear();
+        self.results.saved.clear();
     }
 
     fn clear(&mut self, slots: &[u32]) {
@@ -244,7 +253,7 @@ impl<V: ArgumentValue> Accumulator for RetractableExtreme<V> {
     }
 
     fn bytes(&self) -> usize {
-        self.values.bytes() + self.saved.capacity() * size_of::<Option<V>>()
+        self.values.bytes() + self.results.bytes()
     }
 }
 

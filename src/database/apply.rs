@@ -62,15 +62,9 @@ pub(super) fn body_of(
         Statement::CreateSink(sink) => {
             let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
             let target = resolve_sink(sink, &planned.plan.root().schema, &environment)?;
-            let names: Vec<String> = target
-                .primary_key
-                .iter()
-                .map(|column| planned.plan.root().schema.field(*column).name().clone())
-                .collect();
             let mut stream = planned.plan;
-            stream
-                .notices
-                .extend(plan::plan_sink_checks(&stream, target.upsert, &names)?.notices);
+            let notices = plan::plan_sink_checks(&stream, target.upsert, &target.primary_key)?;
+            stream.notices.extend(notices);
             let mut options = target.options;
             options.extend(target.encode_options);
             let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;

@@ -34,7 +34,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
-pub use self::sink::{SinkCheck, plan_sink_checks};
+pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};

@@ -1,40 +1,22 @@
 //! Whether a sink can say what its query does.
 
 use crate::stream_plan::{StreamOp, StreamPlan};
-use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
-/// What was found out about a sink.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SinkCheck {
-    /// Columns of the record key, in the order of `primary_key`.
-    pub primary_key: Vec<usize>,
-    /// What the user should know.
-    pub notices: Vec<String>,
-}
-
-/// Checks a sink's query against its format. `upsert` is FORMAT UPSERT; `primary_key` names the columns of the key.
+/// Checks a sink's query against its format and gives what the user should know. `upsert` is FORMAT UPSERT; `primary_key` are
+/// the columns of the record key.
 ///
 /// # Errors
-/// A query that updates or deletes rows needs FORMAT UPSERT; FORMAT UPSERT needs a `primary_key`, whose columns must exist.
+/// A query that updates or deletes rows needs FORMAT UPSERT; FORMAT UPSERT needs a `primary_key`.
 pub fn plan_sink_checks(
     plan: &StreamPlan,
     upsert: bool,
-    primary_key: &[String],
-) -> Result<SinkCheck, SqlError> {
-    let primary_key_columns = key_columns(plan, primary_key)?;
-    let mut notices = Vec::new();
-    if upsert {
-        if primary_key.is_empty() {
-            return Err(SqlError::new(
-                SqlState::InvalidParameterValue,
-                "FORMAT UPSERT needs a primary_key",
-            )
-            .with_detail("The record key says which row a record replaces or deletes.")
-            .with_hint(key_hint(plan)));
+    primary_key: &[usize],
+) -> Result<Vec<String>, SqlError> {
+    if !upsert {
+        if plan.root().append_only {
+            return Ok(Vec::new());
         }
-        notices.extend(uniqueness_notice(plan, &primary_key_columns, primary_key));
-    } else if !plan.root().append_only {
         return Err(SqlError::new(
             SqlState::FeatureNotSupported,
             "FORMAT PLAIN cannot deliver a query that updates or deletes rows",
@@ -42,70 +24,51 @@ pub fn plan_sink_checks(
         .with_detail(retracting(plan))
         .with_hint(plain_hint(plan)));
     }
-    Ok(SinkCheck {
-        primary_key: primary_key_columns,
-        notices,
-    })
-}
-
-fn key_columns(plan: &StreamPlan, names: &[String]) -> Result<Vec<usize>, SqlError> {
-    let schema = &plan.root().schema;
-    let mut columns = Vec::with_capacity(names.len());
-    for name in names {
-        let Some((column, _)) = schema.column_with_name(name) else {
-            let error = SqlError::new(
-                SqlState::UndefinedColumn,
-                format!("column \"{name}\" does not exist"),
-            )
-            .with_detail("The option primary_key names columns of the sink's query.");
-            let near = closest(name, schema.fields().iter().map(|f| f.name().as_str()));
-            return Err(match near {
-                Some(other) => error.with_hint(format!("Did you mean \"{other}\"?")),
-                None => error,
-            });
-        };
-        if columns.contains(&column) {
-            return Err(SqlError::new(
-                SqlState::DuplicateColumn,
-                format!("column \"{name}\" appears twice in primary_key"),
-            ));
-        }
-        columns.push(column);
+    if primary_key.is_empty() {
+        return Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            "FORMAT UPSERT needs a primary_key",
+        )
+        .with_detail("The record key says which row a record replaces or deletes.")
+        .with_hint(key_hint(plan)));
     }
-    Ok(columns)
+    Ok(uniqueness_notice(plan, primary_key).into_iter().collect())
 }
 
 /// Says that several rows may have one record key, if nothing shows that they do not.
-fn uniqueness_notice(plan: &StreamPlan, columns: &[usize], names: &[String]) -> Option<String> {
+fn uniqueness_notice(plan: &StreamPlan, primary_key: &[usize]) -> Option<String> {
     let unique = match &plan.root().key {
-        Some(key) => key.iter().all(|column| columns.contains(column)),
+        Some(key) => key.iter().all(|column| primary_key.contains(column)),
         None => false,
     };
     (!unique).then(|| {
         format!(
             "primary_key ({}) is not known to be unique: the last of several rows with the same key wins. {}",
-            names.join(", "),
+            names(plan, primary_key).join(", "),
             key_hint(plan)
         )
     })
 }
 
 fn key_hint(plan: &StreamPlan) -> String {
-    let root = plan.root();
-    match &root.key {
+    match &plan.root().key {
         Some(key) if !key.is_empty() => {
-            let names: Vec<&str> = key
-                .iter()
-                .map(|c| root.schema.field(*c).name().as_str())
-                .collect();
             format!(
                 "The rows of the query are told apart by primary_key = '{}'.",
-                names.join(",")
+                names(plan, key).join(",")
             )
         }
         _ => "The rows of the query have no key of their own: group by the columns that tell them apart."
             .to_owned(),
     }
+}
+
+fn names<'p>(plan: &'p StreamPlan, columns: &[usize]) -> Vec<&'p str> {
+    let schema = &plan.root().schema;
+    columns
+        .iter()
+        .map(|column| schema.field(*column).name().as_str())
+        .collect()
 }
 
 /// Which part of the query makes it change rows.

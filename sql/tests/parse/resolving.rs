@@ -169,6 +169,7 @@ fn a_sink_key_is_found_among_its_columns() {
     let schema = Arc::new(Schema::new(vec![
         Field::new("a", DataType::Int64, true),
         Field::new("B", DataType::Utf8, true),
+        Field::new("price", DataType::Int64, true),
     ]));
     let sink = |key: &str| {
         let sql = format!(
@@ -187,6 +188,9 @@ fn a_sink_key_is_found_among_its_columns() {
         sink("b").expect_err("B is quoted").state,
         SqlState::UndefinedColumn
     );
+    let error = sink("prise").expect_err("misspelt");
+    assert_eq!(error.message, "sink \"s\" has no column \"prise\"");
+    assert_eq!(error.hint.as_deref(), Some("Did you mean \"price\"?"));
     assert_eq!(sink("a,a").expect_err("twice").state, SqlState::DuplicateColumn);
     assert_eq!(sink("").expect_err("empty").state, SqlState::UndefinedColumn);
 }

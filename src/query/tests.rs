@@ -37,6 +37,7 @@ fn view(rows: i64) -> ViewProvider {
         let n = Int64Array::from_iter_values((from..to).map(|k| k * 10));
         let columns: Vec<ArrayRef> = vec![Arc::new(k), Arc::new(name), Arc::new(n)];
         let change = view
+            .base()
             .prepare(&[Delta::inserts(RecordBatch::try_new(schema(), columns).unwrap())])
             .unwrap();
         view.apply(change);

@@ -131,7 +131,9 @@ impl Output {
     pub(crate) fn prepare(&self, spec: &QuerySpec, deltas: Vec<Delta>) -> Result<Prepared, EngineError> {
         match self {
             Self::View(view) => {
-                let change = view.rows.lock().prepare(&deltas)?;
+                // Encoding and lookups take time: the lock is not held meanwhile, for readers wait for it.
+                let base = view.rows.lock().base();
+                let change = base.prepare(&deltas)?;
                 Ok(Prepared::View(change, deltas))
             }
             Self::Sink(sink) => {

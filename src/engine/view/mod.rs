@@ -10,6 +10,7 @@
 //! rows, which is copied part by part when a later step writes to it. Rows of a checkpoint that failed stay frozen and go
 //! into the next one.
 
+mod base;
 mod change;
 mod format;
 mod header;
@@ -25,8 +26,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use foldhash::fast::RandomState;
-use highwater_storage::{CheckpointWriter, Family, ObjectId, Store};
+use highwater_storage::{CheckpointWriter, ObjectId, Store};
 
+use self::base::ViewBase;
 use self::change::ChangeBody;
 pub(crate) use self::change::ViewChange;
 use self::format::ViewFormat;
@@ -36,7 +38,6 @@ use self::log::Log;
 use self::overlay::{Overlay, SortedEntries};
 pub(crate) use self::reader::ViewReader;
 use crate::engine::codec::take_varint;
-use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
 /// The rows of a view.
@@ -102,36 +103,20 @@ impl ViewStore {
         self.dirty.bytes() + self.frozen.as_ref().map_or(0, Dirty::bytes)
     }
 
-    /// Encodes the change of a step, to be applied before anything else is prepared. `deltas` are what an operator's step
-    /// gives: for a view with a key at most one −1 and one +1 row per key.
-    ///
-    /// # Errors
-    /// A change that cannot be of this view: rows taken away that are not there, columns that do not fit (internal); too much
-    /// memory (`53200`), rows too large (`54000`), a store that cannot be read.
-    pub(crate) fn prepare(&self, deltas: &[Delta]) -> Result<ViewChange, EngineError> {
-        let change = match (&self.format.layout, &self.dirty) {
-            (ViewLayout::Keyed { .. }, Dirty::Keys(overlay)) => change::keyed(&self.format, overlay, deltas),
-            (_, Dirty::Keys(overlay)) => {
-                change::bag(&self.format, overlay, deltas, |hash, key| self.count(hash, key))
-            }
-            (_, Dirty::Log(_)) => change::append(&self.format, deltas),
-        }?;
-        if self.counters.rows.checked_add_signed(change.rows).is_none() {
-            return Err(EngineError::internal("more rows are taken away than a view has"));
+    /// What the change of a step is prepared on. To be let go of before that change is applied: a part that something still
+    /// holds is copied when it is written to.
+    pub(crate) fn base(&self) -> ViewBase {
+        let layers = std::iter::once(&self.dirty).chain(&self.frozen);
+        let overlays = layers.filter_map(|layer| match layer {
+            Dirty::Keys(overlay) => Some(overlay.clone()),
+            Dirty::Log(_) => None,
+        });
+        ViewBase {
+            store: Arc::clone(&self.store),
+            format: Arc::clone(&self.format),
+            overlays: overlays.collect(),
+            rows: self.counters.rows,
         }
-        if let ChangeBody::Keys(changes) = &change.body {
-            let arena_bytes = self.dirty.arena_bytes_max()
-                + self.frozen.as_ref().map_or(0, Dirty::arena_bytes_max)
-                + changes.bytes();
-            if u32::try_from(arena_bytes).is_err() {
-                return Err(EngineError::new(
-                    "53200",
-                    "a view has too many rows that are not checkpointed yet",
-                )
-                .with_hint("Lower checkpoint_interval, or see in hw.checkpoints why none succeeds."));
-            }
-        }
-        Ok(change)
     }
 
     /// Applies what was prepared last. Short: no encoding, no I/O.
@@ -188,21 +173,6 @@ impl ViewStore {
             self.counters.rows,
         )
     }
-
-    /// How often a row of a bag is there.
-    fn count(&self, hash: u64, key: &[u8]) -> Result<u64, EngineError> {
-        for layer in std::iter::once(&self.dirty).chain(&self.frozen) {
-            if let Dirty::Keys(overlay) = layer
-                && let Some(entry) = overlay.get(hash, key)
-            {
-                return entry.value.map_or(Ok(0), read_count);
-            }
-        }
-        let key = [&self.format.row_prefix()[..], key].concat();
-        self.store
-            .get(Family::Views, &key)?
-            .map_or(Ok(0), |value| read_count(&value))
-    }
 }
 
 impl FrozenView {
@@ -241,13 +211,6 @@ impl Dirty {
         match self {
             Self::Keys(overlay) => overlay.bytes(),
             Self::Log(log) => log.bytes(),
-        }
-    }
-
-    fn arena_bytes_max(&self) -> usize {
-        match self {
-            Self::Keys(overlay) => overlay.arena_bytes_max(),
-            Self::Log(_) => 0,
         }
     }
 

@@ -77,7 +77,7 @@ fn times_of_a_million_changed_counts() {
         for number in 0..ROWS / STEP_ROWS {
             let deltas = counts(number, value, old);
             let start = cpu();
-            let change = view.prepare(&deltas).unwrap();
+            let change = view.base().prepare(&deltas).unwrap();
             let prepared = cpu();
             view.apply(change);
             preparing += prepared - start;

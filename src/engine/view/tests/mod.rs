@@ -51,7 +51,7 @@ fn row(k: i64, v: &str) -> Row {
 }
 
 fn step(view: &mut ViewStore, deltas: &[Delta]) {
-    let change = view.prepare(deltas).unwrap();
+    let change = view.base().prepare(deltas).unwrap();
     view.apply(change);
 }
 

@@ -31,6 +31,11 @@ use process::Figures;
 use table::Table;
 use topic::Broker;
 
+/// What is measured allocates as the program does.
+#[cfg(all(feature = "jemalloc", unix, not(target_env = "msvc")))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Why a bench could not measure.
 type Failure = Box<dyn Error + Send + Sync>;
 

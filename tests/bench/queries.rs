@@ -24,7 +24,7 @@ const GROUPS: i64 = 1_000_000;
 
 const EVEN_AUCTIONS: &str = "CREATE SINK even_auctions AS
     SELECT auction, bidder, price, date_time FROM bids WHERE auction % 2 = 0
-    WITH (connector = 'blackhole') FORMAT PLAIN ENCODE JSON";
+    WITH (connector = 'blackhole')";
 const PER_AUCTION: &str = "CREATE MATERIALIZED VIEW per_auction AS
     SELECT window_start, window_end, auction, count(*) AS bids
     FROM TUMBLE(bids, date_time, INTERVAL '10' SECOND)

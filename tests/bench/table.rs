@@ -153,7 +153,7 @@ impl fmt::Display for Table {
         self.write_speed(
             f,
             Job::Filter,
-            "(c) filter, 4 columns as JSON to a blackhole",
+            "(c) filter, 4 columns, to a blackhole",
             "at least 80 %",
         )?;
         self.write_speed(

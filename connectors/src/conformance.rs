@@ -345,7 +345,10 @@ fn open(fixture: &SourceFixture<'_>, start: &Positions) -> Result<OpenSource, St
     while Instant::now() < deadline && lanes.len() < start.len() {
         match source.poll_events(Duration::from_millis(100)).map_err(told)? {
             SourceEvent::LanesAssigned(more) | SourceEvent::LanesAdded(more) => lanes.extend(more),
-            SourceEvent::LanesRevoked { .. } | SourceEvent::Degraded(_) | SourceEvent::Idle => {}
+            SourceEvent::LanesRevoked { .. }
+            | SourceEvent::Degraded(_)
+            | SourceEvent::Recovered
+            | SourceEvent::Idle => {}
         }
     }
     let assigned: Vec<PartitionId> = lanes.iter().map(|lane| lane.partition()).collect();

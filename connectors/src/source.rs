@@ -53,6 +53,8 @@ pub type RecoveryIdentity = BTreeMap<String, String>;
 pub struct Probe {
     /// Start positions of all partitions, resolved to numbers.
     pub start: Positions,
+    /// Whether `start` is the beginning of each partition: a reader that comes later starts at what is its beginning then.
+    pub from_beginning: bool,
     /// What the positions belong to.
     pub identity: RecoveryIdentity,
     /// Columns found in a sample or registry, if the statement declared none (name, Arrow type).
@@ -133,6 +135,8 @@ pub enum SourceEvent {
     },
     /// The source met an error that it goes on from (broker down, reconnecting); shown, not fatal.
     Degraded(ConnectorError),
+    /// What was shown as [`SourceEvent::Degraded`] has passed.
+    Recovered,
     /// Nothing happened within the timeout.
     Idle,
 }

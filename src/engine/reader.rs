@@ -13,7 +13,7 @@ use highwater_connectors::{ConnectorError, ErrorKind};
 use parking_lot::Mutex;
 
 use super::error::EngineError;
-use super::lane::pool::{LanePool, LaneSlot};
+use super::lane::pool::{LanePool, LaneSlot, ReaderId};
 use super::lane::queue::{LaneShared, Signal};
 use super::lane::scan::ScanSpec;
 use super::lane::task::{LaneEnvironment, LaneTask};
@@ -23,6 +23,9 @@ const EVENT_WAIT: Duration = Duration::from_millis(100);
 const FLUSH_WAIT: Duration = Duration::from_secs(1);
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How long a source that was there before may be missing when it is opened: a broker that has just started does not
+/// know all of its topics yet.
+const MISSING_MAX: Duration = Duration::from_secs(20);
 
 /// Makes the source, once per attempt to open it.
 pub(crate) type MakeSource = Box<dyn Fn() -> Result<Box<dyn Source>, ConnectorError> + Send>;
@@ -97,6 +100,7 @@ impl Reader {
         let (commands, receiver) = channel();
         let control = Control {
             make,
+            reader: pool.reader(),
             pool: Arc::clone(pool),
             options,
             shared: Arc::clone(&shared),
@@ -154,6 +158,7 @@ impl Drop for Reader {
 /// The control plane of a reader, on its thread.
 struct Control {
     make: MakeSource,
+    reader: ReaderId,
     pool: Arc<LanePool>,
     options: ReaderOptions,
     shared: Arc<Shared>,
@@ -187,6 +192,12 @@ impl Control {
     /// Opens the source, trying again while the fault may pass; `None` if the reader closes before.
     fn open(&self) -> Result<Option<Box<dyn Source>>, EngineError> {
         let mut retry = RETRY_FIRST;
+        let begun = Instant::now();
+        let may_pass = |error: &ConnectorError| match error.kind {
+            ErrorKind::Transient => true,
+            ErrorKind::NotFound => !self.options.identity.is_empty() && begun.elapsed() < MISSING_MAX,
+            _ => false,
+        };
         while !self.is_closing() {
             let context = SourceContext {
                 name: self.options.source_name.clone(),
@@ -199,7 +210,7 @@ impl Control {
             });
             match opened {
                 Ok(source) => return Ok(Some(source)),
-                Err(error) if error.kind == ErrorKind::Transient => self.degrade(error),
+                Err(error) if may_pass(&error) => self.degrade(error),
                 Err(error) => return Err(error.into()),
             }
             self.pause(retry);
@@ -232,6 +243,7 @@ impl Control {
                     .with_detail("The source is read by assignment; nobody may take partitions away."));
                 }
                 SourceEvent::Degraded(error) => self.degrade(error),
+                SourceEvent::Recovered => self.recover(),
                 SourceEvent::Idle => {}
             }
             self.serve_commands(source);
@@ -244,13 +256,13 @@ impl Control {
     }
 
     fn add(&self, lanes: Vec<Box<dyn SourceLane>>) -> Result<(), EngineError> {
-        *self.shared.degraded.lock() = None;
+        self.recover();
         for lane in lanes {
             let partition = lane.partition();
             let scan = self.options.scan.start(partition)?;
             let shared = Arc::new(LaneShared::new(partition, Arc::clone(&self.options.signal)));
             let environment = Arc::clone(&self.options.environment);
-            let slot = self.pool.add(shared, |slot| {
+            let slot = self.pool.add(self.reader, shared, |slot| {
                 Box::new(LaneTask::new(lane, scan, environment, slot))
             });
             self.shared.lanes.lock().push(slot);
@@ -265,6 +277,15 @@ impl Control {
         if degraded.as_ref() != Some(&error) {
             tracing::warn!(source = %self.options.source_name, error = %error, "source degraded");
             *degraded = Some(error);
+            // Whether partitions are at their end is not known any more.
+            self.options.signal.raise();
+        }
+    }
+
+    fn recover(&self) {
+        if self.shared.degraded.lock().take().is_some() {
+            tracing::info!(source = %self.options.source_name, "source recovered");
+            self.options.signal.raise();
         }
     }
 

@@ -23,7 +23,8 @@ pub(crate) struct PartitionWatermark {
     pub(crate) watermark: Option<i64>,
     /// Whether it is left out of the minimum.
     pub(crate) idle: bool,
-    /// When its last row came, by the wall clock (µs); `None` before the first row of this process.
+    /// Since when it is silent, by the wall clock (µs): its last row, or when it was seen to be at its end. `None` before
+    /// the first row of this process.
     pub(crate) last_row_us: Option<i64>,
     /// Whether everything that it holds has been taken.
     pub(crate) at_end: bool,
@@ -38,6 +39,8 @@ pub(crate) struct WatermarkTracker {
     source: Option<i64>,
     /// Since when all partitions are idle (wall clock, µs), and the watermark at that time.
     all_idle_since: Option<(i64, i64)>,
+    /// Whether a partition has become idle, or is no longer, since somebody asked.
+    idle_changed: bool,
 }
 
 impl WatermarkTracker {
@@ -48,6 +51,7 @@ impl WatermarkTracker {
             partitions: BTreeMap::new(),
             source: None,
             all_idle_since: None,
+            idle_changed: false,
         }
     }
 
@@ -71,9 +75,14 @@ impl WatermarkTracker {
         entry.idle = false;
     }
 
-    /// Takes note of whether a partition is at its end.
-    pub(crate) fn at_end(&mut self, partition: PartitionId, at_end: bool) {
-        self.partitions.entry(partition).or_default().at_end = at_end;
+    /// Takes note of whether a partition is at its end. Its silence counts from when it came there, or was seen there
+    /// again after nobody could tell.
+    pub(crate) fn at_end(&mut self, partition: PartitionId, at_end: bool, now_us: i64) {
+        let entry = self.partitions.entry(partition).or_default();
+        if at_end && !entry.at_end && entry.last_row_us.is_some() {
+            entry.last_row_us = Some(now_us);
+        }
+        entry.at_end = at_end;
     }
 
     /// Works out who is idle and the source's watermark at `now_us`. Returns the source's watermark.
@@ -88,7 +97,9 @@ impl WatermarkTracker {
             let silent = entry
                 .last_row_us
                 .is_some_and(|last| now_us.saturating_sub(last) >= timeout);
-            entry.idle = entry.at_end && (never_had_a_row || silent || entry.idle);
+            let idle = entry.at_end && (never_had_a_row || silent || entry.idle);
+            self.idle_changed |= idle != entry.idle;
+            entry.idle = idle;
         }
         // Where every partition is idle none holds the others back: the source is as far as the furthest of them.
         let watermarks = |idle: bool| {
@@ -102,6 +113,11 @@ impl WatermarkTracker {
         self.source = self.source.max(minimum);
         self.advance_idle(now_us);
         self.source
+    }
+
+    /// Whether a partition has become idle, or is no longer, since the last call: worth a checkpoint, which shows it.
+    pub(crate) fn take_idle_changed(&mut self) -> bool {
+        std::mem::take(&mut self.idle_changed)
     }
 
     /// While every partition is idle: the rows that all have seen, then (if asked) the passing of time.
@@ -192,7 +208,7 @@ mod tests {
         tracker.add(PartitionId(0), None, false);
         tracker.add(PartitionId(1), None, false);
         tracker.rows(PartitionId(0), Some(100), 0);
-        tracker.at_end(PartitionId(1), true);
+        tracker.at_end(PartitionId(1), true, 0);
         assert_eq!(tracker.advance(0), Some(100));
     }
 
@@ -201,12 +217,14 @@ mod tests {
         let mut tracker = tracker(false);
         for partition in [PartitionId(0), PartitionId(1)] {
             tracker.rows(partition, Some(10), 0);
-            tracker.at_end(partition, true);
+            tracker.at_end(partition, true, 0);
         }
         tracker.rows(PartitionId(0), Some(90), 5 * SECOND);
         assert_eq!(tracker.advance(9 * SECOND), Some(10));
         assert_eq!(tracker.next_change_us(9 * SECOND), Some(10 * SECOND));
+        assert!(!tracker.take_idle_changed());
         assert_eq!(tracker.advance(10 * SECOND), Some(90));
+        assert!(tracker.take_idle_changed() && !tracker.take_idle_changed());
         tracker.rows(PartitionId(1), Some(95), 11 * SECOND);
         assert!(!tracker.partition(PartitionId(1)).idle);
         tracker.rows(PartitionId(0), Some(200), 11 * SECOND);
@@ -214,11 +232,29 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_that_cannot_be_seen_is_not_idle_and_has_its_timeout_again_when_it_can() {
+        let mut tracker = tracker(false);
+        for (partition, watermark) in [(PartitionId(0), 30), (PartitionId(1), 10)] {
+            tracker.rows(partition, Some(watermark), 0);
+            tracker.at_end(partition, true, 0);
+        }
+        for partition in [PartitionId(0), PartitionId(1)] {
+            tracker.at_end(partition, false, 5 * SECOND);
+        }
+        assert_eq!(tracker.advance(60 * SECOND), Some(10), "the broker is away");
+        for partition in [PartitionId(0), PartitionId(1)] {
+            tracker.at_end(partition, true, 61 * SECOND);
+        }
+        assert_eq!(tracker.advance(70 * SECOND), Some(10));
+        assert_eq!(tracker.advance(71 * SECOND), Some(30));
+    }
+
+    #[test]
     fn when_all_are_idle_the_watermark_follows_the_clock_only_if_asked() {
         for (idle_advance, expected) in [(false, Some(50)), (true, Some(50 + 7 * SECOND))] {
             let mut tracker = tracker(idle_advance);
             tracker.rows(PartitionId(0), Some(50), 0);
-            tracker.at_end(PartitionId(0), true);
+            tracker.at_end(PartitionId(0), true, 0);
             tracker.advance(10 * SECOND);
             assert_eq!(tracker.advance(17 * SECOND), expected);
         }

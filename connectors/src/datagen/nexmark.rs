@@ -210,6 +210,7 @@ impl SourceConnector for NexmarkConnector {
         let settings = Settings::parse(options)?;
         Ok(Probe {
             start: settings.partitions().map(|partition| (partition, 0)).collect(),
+            from_beginning: true,
             identity: settings.identity(),
             columns: self.fixed_schema(options),
             notices: Vec::new(),

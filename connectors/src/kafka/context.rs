@@ -1,7 +1,7 @@
 //! What a client tells beside its data: errors, log lines and the fate of commits, kept until somebody asks for the
 //! reason why nothing moves.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -50,9 +50,22 @@ struct Heard {
     troubles: VecDeque<Trouble>,
     all_down: bool,
     commits_in_flight: u64,
+    strays: BTreeSet<i32>,
 }
 
 impl ClientEvents {
+    /// A record of `partition` came where only events should come, and is gone.
+    pub(super) fn stray(&self, partition: i32) {
+        let mut heard = self.heard.lock();
+        heard.served += 1;
+        heard.strays.insert(partition);
+    }
+
+    /// Takes the partitions of which records have gone astray.
+    pub(super) fn take_strays(&self) -> BTreeSet<i32> {
+        std::mem::take(&mut self.heard.lock().strays)
+    }
+
     /// How many callbacks have run; unchanged after a poll means that there was nothing to serve.
     pub(super) fn served(&self) -> u64 {
         self.heard.lock().served

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::native::{NO_ERROR, PARTITION_EOF, POSITION_LOST, PartitionQueue};
+use super::pulse::{Pulse, Pulses};
 use super::watch::{Mailbox, Note};
 use crate::ack::AckIssuer;
 use crate::error::ConnectorError;
@@ -20,6 +21,8 @@ pub(super) struct LaneShared {
     pub wants: Wants,
     /// Where a lane tells the control plane what it met.
     pub mailbox: Arc<Mailbox>,
+    /// Where a lane shows that it moves.
+    pub pulses: Pulses,
 }
 
 /// One partition of a topic.
@@ -28,6 +31,8 @@ pub(super) struct KafkaLane {
     partition: PartitionId,
     next_offset: i64,
     state: LaneState,
+    waker: Option<LaneWaker>,
+    pulse: Arc<Pulse>,
     shared: LaneShared,
 }
 
@@ -39,8 +44,62 @@ impl KafkaLane {
             partition,
             next_offset: start,
             state: LaneState::Reading,
+            waker: None,
+            pulse: shared.pulses.add(partition, start),
             shared,
         }
+    }
+
+    /// Goes on with the queue that the control plane has made because this one gave nothing any more.
+    fn renew(&mut self) {
+        let Some(queue) = self.pulse.take_renewal() else {
+            return;
+        };
+        // Both may stand for the same queue of the client: the old one switches its callback off before the new one
+        // switches its own on.
+        self.queue = queue;
+        if let Some(waker) = &self.waker {
+            self.queue.set_waker(Arc::clone(waker));
+        }
+    }
+
+    /// Fills the queue's batch with what is there; `false` if nothing in it moves the lane. What lies behind events and
+    /// stale records is taken as well, because no waker is called for it.
+    fn take(&mut self, max_records: usize, mut timeout: Duration) -> bool {
+        self.renew();
+        while self.queue.take(max_records, timeout) > 0 {
+            if self.survey() {
+                return true;
+            }
+            timeout = Duration::ZERO;
+        }
+        self.pulse.rest();
+        false
+    }
+
+    /// Heeds the events among what was taken, and tells whether anything in it moves the lane.
+    fn survey(&mut self) -> bool {
+        let mut moves = false;
+        let mut state = self.state;
+        for message in self.queue.messages() {
+            match message.code() {
+                NO_ERROR => {
+                    state = LaneState::Reading;
+                    moves |= message.offset() >= self.next_offset;
+                }
+                PARTITION_EOF => {
+                    state = LaneState::AtEnd;
+                    moves |= message.offset() > self.next_offset;
+                }
+                POSITION_LOST => self.meet(Event::Lost),
+                code => self.meet(Event::Fault {
+                    code,
+                    text: message.error_text(),
+                }),
+            }
+        }
+        self.state = state;
+        moves
     }
 
     /// What an event in the queue says, other than a record. Most errors pass: librdkafka goes on by itself, and the
@@ -72,11 +131,13 @@ impl SourceLane for KafkaLane {
     }
 
     fn set_waker(&mut self, waker: LaneWaker) {
+        self.pulse.set_waker(Arc::clone(&waker));
+        self.waker = Some(Arc::clone(&waker));
         self.queue.set_waker(waker);
     }
 
     fn poll(&mut self, max_records: usize, timeout: Duration) -> Result<Option<Batch<'_>>, ConnectorError> {
-        if self.queue.take(max_records, timeout) == 0 {
+        if !self.take(max_records, timeout) {
             return Ok(None);
         }
         let wants = self.shared.wants;
@@ -86,12 +147,10 @@ impl SourceLane for KafkaLane {
         let first_offset = self.next_offset;
         let mut payloads = Vec::with_capacity(self.queue.messages().len());
         let mut next_offset = first_offset;
-        let mut at_end = self.state == LaneState::AtEnd;
         for (index, message) in self.queue.messages().enumerate() {
             match message.code() {
                 NO_ERROR => {
                     let offset = message.offset();
-                    at_end = false;
                     // After a pause the client may fetch again what was taken while it paused.
                     if offset < next_offset {
                         continue;
@@ -112,26 +171,12 @@ impl SourceLane for KafkaLane {
                             .map(|headers| headers as &dyn RecordHeaders),
                     });
                 }
-                PARTITION_EOF => {
-                    at_end = true;
-                    next_offset = next_offset.max(message.offset());
-                }
-                POSITION_LOST => self.meet(Event::Lost),
-                code => self.meet(Event::Fault {
-                    code,
-                    text: message.error_text(),
-                }),
+                PARTITION_EOF => next_offset = next_offset.max(message.offset()),
+                _ => {}
             }
         }
-        self.state = if at_end {
-            LaneState::AtEnd
-        } else {
-            LaneState::Reading
-        };
         self.next_offset = next_offset;
-        if payloads.is_empty() && next_offset == first_offset {
-            return Ok(None);
-        }
+        self.pulse.beat(next_offset);
         let ack = self
             .shared
             .issuer

@@ -6,6 +6,7 @@
 //! | `probe` | questions to the brokers with one deadline and a translated reason |
 //! | `source`, `watch` | the control plane, and the thread that watches the topic |
 //! | `lane`, `native` | the data plane; all unsafe code is in `native` |
+//! | `pulse` | whether the lanes still move |
 //! | `sink` | the idempotent producer and its confirmed prefix |
 //! | `context`, `error` | what the client complains about, and what it means |
 //! | [`mock`] | brokers inside the process |
@@ -18,6 +19,7 @@ mod native;
 mod options;
 mod probe;
 mod properties;
+mod pulse;
 mod sink;
 mod source;
 mod watch;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::message::Message as _;
 use rdkafka::types::RDKafkaErrorCode as Code;
 use rdkafka::{Offset, TopicPartitionList};
 
@@ -310,11 +311,15 @@ fn stated_offsets(
     Ok(start)
 }
 
-/// Serves what the client has to tell, without waiting.
+/// Serves what the client has to tell, without waiting. A record among it was fetched for a partition whose queue is not
+/// split off, as it must be: its partition is remembered, so that it is read again.
 pub(super) fn serve(consumer: &Consumer) {
     loop {
         let served = consumer.context().served();
         let answer = consumer.poll(Duration::ZERO);
+        if let Some(Ok(record)) = &answer {
+            consumer.context().stray(record.partition());
+        }
         if consumer.context().served() == served && answer.is_none() {
             return;
         }
@@ -366,6 +371,7 @@ pub(super) fn look(asking: &Asking<'_>, mode: &StartMode) -> Result<Probe, Conne
     }
     Ok(Probe {
         start,
+        from_beginning: *mode == StartMode::Earliest,
         identity,
         columns: None,
         notices,

@@ -37,6 +37,8 @@ pub(super) struct KafkaSink {
     options: SinkOptions,
     events: SinkEvents,
     producer: Producer,
+    /// What was confirmed at the last look.
+    seen: u64,
 }
 
 impl KafkaSink {
@@ -52,6 +54,7 @@ impl KafkaSink {
             options,
             events,
             producer,
+            seen: 0,
         })
     }
 
@@ -158,6 +161,11 @@ impl Sink for KafkaSink {
             while self.serve() {}
             self.check()?;
             let confirmed = self.events.window.lock().confirmed;
+            if confirmed > self.seen {
+                // Whatever the client complained about before has passed.
+                self.events.client.forget();
+            }
+            self.seen = confirmed;
             let left = deadline.saturating_duration_since(Instant::now());
             if confirmed > before || left.is_zero() {
                 return Ok(confirmed);

@@ -21,6 +21,7 @@ use super::lane::{KafkaLane, LaneShared};
 use super::native::{self, Consumer, PartitionQueue};
 use super::options::{OnOffsetLost, SourceOptions};
 use super::probe::{Asking, Range, check_identity, serve};
+use super::pulse::Pulses;
 use super::watch::{Mailbox, Note, Watch, Watched};
 use crate::ack::AckIssuer;
 use crate::error::{ConnectorError, ErrorKind};
@@ -146,16 +147,24 @@ impl KafkaSource {
         positions: &Positions,
     ) -> Result<Vec<Box<dyn SourceLane>>, ConnectorError> {
         let lane = |(partition, position): (&PartitionId, &i64)| {
-            let queue = PartitionQueue::split(consumer, self.topic(), partition.0).ok_or_else(|| {
-                ConnectorError::new(
-                    ErrorKind::Permanent,
-                    format!("the Kafka client gives no queue for partition {}", partition.0),
-                )
-            })?;
+            let queue = self.queue(consumer, *partition)?;
             let lane = KafkaLane::new(queue, *partition, *position, shared.clone());
             Ok(Box::new(lane) as Box<dyn SourceLane>)
         };
         positions.iter().map(lane).collect()
+    }
+
+    fn queue(
+        &self,
+        consumer: &Arc<Consumer>,
+        partition: PartitionId,
+    ) -> Result<PartitionQueue, ConnectorError> {
+        PartitionQueue::split(consumer, self.topic(), partition.0).ok_or_else(|| {
+            ConnectorError::new(
+                ErrorKind::Permanent,
+                format!("the Kafka client gives no queue for partition {}", partition.0),
+            )
+        })
     }
 
     fn list(&self, positions: &Positions) -> Result<TopicPartitionList, ConnectorError> {
@@ -191,6 +200,15 @@ impl KafkaSource {
                 text,
             } => self.show_fault(partition, code, &text),
             Note::Appeared(positions) => self.add(&positions),
+            Note::Stalled { partition, position } => self.renew(partition, position),
+            Note::Trouble(error) => {
+                self.show(error);
+                Ok(())
+            }
+            Note::Answered => {
+                self.recover();
+                Ok(())
+            }
             Note::Ended(error) => Err(error),
         }
     }
@@ -204,10 +222,31 @@ impl KafkaSource {
     ) -> Result<(), ConnectorError> {
         let next = self.within(partition, position, range)?;
         let list = self.list(&Positions::from([(partition, next)]))?;
-        if let Some(open) = &self.open {
-            open.consumer.incremental_unassign(&list).map_err(refused)?;
-            open.consumer.incremental_assign(&list).map_err(refused)?;
+        self.assign_again(&list)
+    }
+
+    fn assign_again(&self, list: &TopicPartitionList) -> Result<(), ConnectorError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        if let Err(failure) = open.consumer.incremental_unassign(list) {
+            tracing::debug!(%failure, "the partition was not assigned");
         }
+        open.consumer.incremental_assign(list).map_err(refused)
+    }
+
+    /// Brings a lane back to life that gets nothing from the client although the broker has records for it: it gets a
+    /// new queue, and its partition is assigned again where the lane stands.
+    fn renew(&mut self, partition: PartitionId, position: i64) -> Result<(), ConnectorError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        let Some(pulse) = open.shared.pulses.get(partition) else {
+            return Ok(());
+        };
+        if pulse.next_offset() != position {
+            return Ok(());
+        }
+        let list = self.list(&Positions::from([(partition, position)]))?;
+        pulse.renew(self.queue(&open.consumer, partition)?);
+        self.assign_again(&list)?;
+        self.show(stalled(self.topic(), partition, position));
         Ok(())
     }
 
@@ -222,8 +261,11 @@ impl KafkaSource {
 
     fn show_fault(&mut self, partition: PartitionId, code: i32, text: &str) -> Result<(), ConnectorError> {
         let error = fault(self.topic(), partition, code, text);
-        if error.kind == ErrorKind::NotFound || error.kind == ErrorKind::Denied {
-            return Err(error);
+        match (error.kind, &self.open) {
+            (ErrorKind::Denied, _) => return Err(error),
+            // Whether it is true is seen by several looks at the topic.
+            (ErrorKind::NotFound, Some(open)) => open.watch.look(),
+            _ => {}
         }
         self.show(error);
         Ok(())
@@ -235,7 +277,17 @@ impl KafkaSource {
             && open.shown.as_ref() != Some(&error)
         {
             open.shown = Some(error.clone());
+            open.watch.look();
             self.events.push_back(SourceEvent::Degraded(error));
+        }
+    }
+
+    /// Queues that what was shown last has passed.
+    fn recover(&mut self) {
+        if let Some(open) = &mut self.open
+            && open.shown.take().is_some()
+        {
+            self.events.push_back(SourceEvent::Recovered);
         }
     }
 
@@ -243,6 +295,14 @@ impl KafkaSource {
     fn serve(&mut self) -> Result<(), ConnectorError> {
         let Some(open) = &self.open else { return Ok(()) };
         serve(&open.consumer);
+        for partition in open.consumer.context().take_strays().into_iter().map(PartitionId) {
+            if let Some(pulse) = open.shared.pulses.get(partition) {
+                self.mailbox.post(Note::Stalled {
+                    partition,
+                    position: pulse.next_offset(),
+                });
+            }
+        }
         if let Some(trouble) = open.consumer.context().take_trouble() {
             self.show(error::unreachable(&trouble, &self.options.connection.servers));
         }
@@ -250,6 +310,17 @@ impl KafkaSource {
             self.act_on(note)?;
         }
         Ok(())
+    }
+
+    /// Tells the stall check which lanes get nothing because nobody fetches for them.
+    fn hold(&self, partitions: &[PartitionId], held: bool) {
+        let Some(open) = &self.open else { return };
+        for pulse in partitions
+            .iter()
+            .filter_map(|partition| open.shared.pulses.get(*partition))
+        {
+            pulse.hold(held);
+        }
     }
 
     fn partition_list(&self, partitions: &[PartitionId]) -> TopicPartitionList {
@@ -267,16 +338,21 @@ impl Source for KafkaSource {
     }
 
     fn open(&mut self, context: SourceContext, start: &Positions) -> Result<(), ConnectorError> {
-        let consumer = self.client(&context.name, start.len())?;
+        let mut consumer = self.client(&context.name, start.len())?;
         let connection = self.options.connection.clone();
-        let asking = Asking::new(
-            &consumer,
-            &connection.servers,
-            &connection.topic,
-            connection.connect_timeout,
-        );
-        let ranges = asking.ranges()?;
-        let identity = asking.identity()?;
+        let (ranges, identity) = {
+            let asking = Asking::new(
+                &consumer,
+                &connection.servers,
+                &connection.topic,
+                connection.connect_timeout,
+            );
+            (asking.ranges()?, asking.identity()?)
+        };
+        if ranges.len() > start.len().max(1) {
+            // Partitions share the memory for fetched records, so their number must be known when the client is made.
+            consumer = self.client(&context.name, ranges.len())?;
+        }
         check_identity(&context.identity, &identity)?;
         let positions = self.positions(start, &ranges)?;
 
@@ -284,6 +360,7 @@ impl Source for KafkaSource {
             issuer: self.issuer.clone(),
             wants: context.wants,
             mailbox: Arc::clone(&self.mailbox),
+            pulses: Pulses::default(),
         };
         self.issuer.begin_epoch();
         let lanes = self.lanes(&consumer, &shared, &positions)?;
@@ -296,6 +373,7 @@ impl Source for KafkaSource {
             known: positions.keys().copied().collect::<BTreeSet<_>>(),
             identity: watched_identity(identity, &context.identity),
             interval: self.options.discovery_interval,
+            pulses: shared.pulses.clone(),
         };
         let watch = Watch::start(watched, Arc::clone(&self.mailbox))?;
         let ends = ranges
@@ -363,6 +441,7 @@ impl Source for KafkaSource {
     }
 
     fn pause(&mut self, partitions: &[PartitionId]) {
+        self.hold(partitions, true);
         if let Some(open) = &self.open
             && let Err(failure) = open.consumer.pause(&self.partition_list(partitions))
         {
@@ -371,6 +450,7 @@ impl Source for KafkaSource {
     }
 
     fn resume(&mut self, partitions: &[PartitionId]) {
+        self.hold(partitions, false);
         if let Some(open) = &self.open
             && let Err(failure) = open.consumer.resume(&self.partition_list(partitions))
         {
@@ -405,6 +485,17 @@ fn watched_identity(found: RecoveryIdentity, recorded: &RecoveryIdentity) -> Rec
     let mut identity = found;
     identity.extend(recorded.clone());
     identity
+}
+
+fn stalled(topic: &str, partition: PartitionId, position: i64) -> ConnectorError {
+    ConnectorError::new(
+        ErrorKind::Transient,
+        format!(
+            "the Kafka client gave nothing of partition {} of topic \"{topic}\" although there is more",
+            partition.0
+        ),
+    )
+    .with_detail(format!("The partition was assigned again at offset {position}."))
 }
 
 fn refused(failure: rdkafka::error::KafkaError) -> ConnectorError {
@@ -499,25 +590,4 @@ fn fault(topic: &str, partition: PartitionId, code: i32, text: &str) -> Connecto
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_is_named_with_its_size() {
-        let range = Range { low: 15, high: 40 };
-        let lost = Lost {
-            topic: "t",
-            partition: PartitionId(2),
-            position: 5,
-            range,
-        };
-        assert_eq!(
-            lost.gap().message,
-            "10 records of partition 2 of Kafka topic \"t\" are gone"
-        );
-        assert_eq!(
-            lost.skipped(40).message,
-            "35 records of partition 2 of Kafka topic \"t\" were skipped"
-        );
-    }
-}
+mod tests;

@@ -9,11 +9,19 @@ use parking_lot::{Condvar, Mutex};
 
 use super::native::Consumer;
 use super::probe::{Asking, Range, check_identity};
+use super::pulse::{Pulses, StallCheck};
 use crate::error::{ConnectorError, ErrorKind};
 use crate::source::{PartitionId, Positions, RecoveryIdentity};
 
 /// How long the watching thread waits for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often it looks, if not for new partitions.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often it looks while no broker answers.
+const UNANSWERED_INTERVAL: Duration = Duration::from_secs(1);
+/// For how many intervals a topic must be missing to be gone: a broker that has just started, or has more to do than
+/// it can, says that topics are missing which are not.
+const GONE_AFTER: u32 = 2;
 
 /// One thing for the control plane to act on.
 #[derive(Debug)]
@@ -26,6 +34,12 @@ pub(super) enum Note {
         position: i64,
         range: Range,
     },
+    /// A lane has got nothing for long, and the broker has records for it.
+    Stalled { partition: PartitionId, position: i64 },
+    /// Something to be shown, which may pass.
+    Trouble(ConnectorError),
+    /// The brokers answer: a trouble that was shown has passed.
+    Answered,
     /// librdkafka complained about one partition and goes on.
     Fault {
         partition: PartitionId,
@@ -95,6 +109,8 @@ struct Orders {
 #[derive(Default)]
 struct OrdersState {
     stop: bool,
+    /// Whether the topic is to be looked at now.
+    look: bool,
     /// Partitions whose range is asked for, with the position that is gone.
     lost: Positions,
 }
@@ -113,6 +129,8 @@ pub(super) struct Watched {
     pub identity: RecoveryIdentity,
     /// How often to look for new partitions; `None` for never.
     pub interval: Option<Duration>,
+    /// What the lanes show of themselves.
+    pub pulses: Pulses,
 }
 
 impl Watch {
@@ -126,7 +144,9 @@ impl Watch {
             watched,
             mailbox,
             orders: Arc::clone(&orders),
-            missed: false,
+            missing_since: None,
+            is_answered: true,
+            stalls: StallCheck::default(),
         };
         std::thread::Builder::new()
             .name("kafka-watch".into())
@@ -146,6 +166,12 @@ impl Watch {
         self.orders.state.lock().lost.insert(partition, position);
         self.orders.changed.notify_all();
     }
+
+    /// Looks at the topic without waiting for the next time.
+    pub(super) fn look(&self) {
+        self.orders.state.lock().look = true;
+        self.orders.changed.notify_all();
+    }
 }
 
 impl Drop for Watch {
@@ -159,39 +185,54 @@ struct WatchThread {
     watched: Watched,
     mailbox: Arc<Mailbox>,
     orders: Arc<Orders>,
-    /// Whether the topic was missing at the last look.
-    missed: bool,
+    /// Since when every look has missed the topic.
+    missing_since: Option<Instant>,
+    /// Whether the last look was answered.
+    is_answered: bool,
+    stalls: StallCheck,
 }
 
 impl WatchThread {
     fn run(mut self) {
-        let mut due = self.next_due();
+        let mut due = Instant::now() + self.interval();
         while let Some(lost) = self.wait(due) {
             self.find(lost);
-            if due.is_some_and(|due| due <= Instant::now()) {
-                if let Err(error) = self.look() {
-                    self.mailbox.post(Note::Ended(error));
-                    return;
-                }
-                due = self.next_due();
+            let is_due = due <= Instant::now();
+            let is_ordered = std::mem::take(&mut self.orders.state.lock().look);
+            if (is_due || is_ordered)
+                && let Err(error) = self.look()
+            {
+                self.mailbox.post(Note::Ended(error));
+                return;
+            }
+            if is_due {
+                self.look_for_stalls();
+            }
+            if is_due || !self.is_answered {
+                due = Instant::now() + self.pause();
             }
         }
     }
 
-    fn next_due(&self) -> Option<Instant> {
-        self.watched.interval.map(|interval| Instant::now() + interval)
+    fn interval(&self) -> Duration {
+        self.watched.interval.unwrap_or(LOOK_INTERVAL)
+    }
+
+    /// How long to wait for the next look: not long while nobody answers.
+    fn pause(&self) -> Duration {
+        let interval = self.interval();
+        if self.is_answered {
+            interval
+        } else {
+            interval.min(UNANSWERED_INTERVAL)
+        }
     }
 
     /// Sleeps until an order or `due`. `None` to stop.
-    fn wait(&self, due: Option<Instant>) -> Option<Positions> {
+    fn wait(&self, due: Instant) -> Option<Positions> {
         let mut state = self.orders.state.lock();
-        while !state.stop && state.lost.is_empty() && due.is_none_or(|due| due > Instant::now()) {
-            match due {
-                Some(due) => {
-                    self.orders.changed.wait_until(&mut state, due);
-                }
-                None => self.orders.changed.wait(&mut state),
-            }
+        while !state.stop && !state.look && state.lost.is_empty() && due > Instant::now() {
+            self.orders.changed.wait_until(&mut state, due);
         }
         if state.stop {
             None
@@ -228,12 +269,24 @@ impl WatchThread {
         }
     }
 
-    /// The topic is missing. A broker that has just started may not know it yet, so once is no news.
+    /// The topic is missing, which is shown, and ends the source when it stays so.
     fn miss(&mut self, error: ConnectorError) -> Result<(), ConnectorError> {
-        if std::mem::replace(&mut self.missed, true) {
+        let since = *self.missing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.interval() * GONE_AFTER {
             return Err(error.with_detail("The topic was deleted while the source was reading it."));
         }
+        self.mailbox.post(Note::Trouble(error));
         Ok(())
+    }
+
+    /// Looks for lanes that get nothing although there is something.
+    fn look_for_stalls(&mut self) {
+        let mut stalls = std::mem::take(&mut self.stalls);
+        let end = |partition| self.asking().range(partition).ok().map(|range| range.high);
+        for (partition, position) in stalls.look(&self.watched.pulses, end) {
+            self.mailbox.post(Note::Stalled { partition, position });
+        }
+        self.stalls = stalls;
     }
 
     /// Looks for new partitions, and whether the topic is still the same one.
@@ -244,9 +297,14 @@ impl WatchThread {
         let found = match self.asking().partitions() {
             Ok(found) => found,
             Err(error) if error.kind == ErrorKind::NotFound => return self.miss(error),
-            Err(_) => return Ok(()),
+            Err(_) => {
+                self.is_answered = false;
+                return Ok(());
+            }
         };
-        self.missed = false;
+        self.is_answered = true;
+        self.mailbox.post(Note::Answered);
+        self.missing_since = None;
         match self
             .asking()
             .identity()
@@ -254,6 +312,9 @@ impl WatchThread {
         {
             Err(error) if error.kind == ErrorKind::PositionLost => return Err(error),
             _ => {}
+        }
+        if self.watched.interval.is_none() {
+            return Ok(());
         }
         let mut appeared = Positions::new();
         for partition in found.difference(&self.watched.known) {

@@ -155,13 +155,16 @@ impl SourceConnector for MemoryConnector {
     fn probe(&self, options: &OptionMap, _timeout: Duration) -> Result<Probe, ConnectorError> {
         let topic = self.topic_of(options)?;
         let given = Given::new(OPTIONS, options);
-        let start = match given.required("scan.startup.mode")? {
-            "latest" => topic.ends(),
-            _ => topic.bases(),
+        let from_beginning = given.required("scan.startup.mode")? != "latest";
+        let start = if from_beginning {
+            topic.bases()
+        } else {
+            topic.ends()
         };
         let identity = RecoveryIdentity::from([("topic".to_owned(), given.required("topic")?.to_owned())]);
         Ok(Probe {
             start,
+            from_beginning,
             identity,
             columns: topic.schema(),
             notices: Vec::new(),

@@ -1,6 +1,6 @@
 //! What a query takes from one source: the reader's batches, positions and watermarks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,7 +14,7 @@ use super::header::QueryHeader;
 use super::spec::{EngineParts, OffsetsByPartition, QuerySpec, SourceBinding};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-use crate::engine::errors_log::ErrorRow;
+use crate::engine::errors_log::{ErrorRow, ROWS_MAX};
 use crate::engine::lane::pool::LaneSlot;
 use crate::engine::lane::prefix::Prefix;
 use crate::engine::lane::queue::{LaneCounts, LaneOutput, Signal};
@@ -51,7 +51,9 @@ struct Lanes {
 #[derive(Default)]
 struct Pending {
     acks: Vec<AckRef>,
-    errors: Vec<ErrorRow>,
+    errors: VecDeque<ErrorRow>,
+    /// How many of the errors have their names and numbers.
+    numbered: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -68,6 +70,8 @@ pub(crate) struct IntakeOutput {
     pub(crate) moved: bool,
     /// Whether the watermark moved.
     pub(crate) watermark_moved: bool,
+    /// Whether a partition became idle, or is no longer.
+    pub(crate) idle_changed: bool,
 }
 
 /// What a checkpoint records of an intake, and tells the outside world once it is durable.
@@ -222,9 +226,15 @@ impl Intake {
             taps: vec![Vec::new(); self.taps.len()],
             moved: false,
             watermark_moved: false,
+            idle_changed: false,
         };
         let mut batches = Vec::new();
         let mut failure = self.reader.as_ref().and_then(Reader::failure);
+        // While the source is in trouble nobody knows whether a silent partition has more.
+        let is_reached = self
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.degraded().is_none());
         for slot in std::mem::take(&mut self.lanes.slots) {
             let partition = slot.shared.partition;
             // The failure is read first: what the lane gave before it is in the queue by then.
@@ -235,16 +245,18 @@ impl Intake {
             for batch in batches.drain(..) {
                 self.take_batch(partition, batch, now_us, &mut output);
             }
-            self.tracker.at_end(partition, slot.shared.is_at_end());
+            let at_end = slot.shared.is_at_end() && is_reached;
+            self.tracker.at_end(partition, at_end, now_us);
             failure = failure.or(lane_failure);
             self.lanes.slots.push(slot);
         }
         let before = self.tracker.source();
         let after = self.tracker.advance(now_us);
         output.watermark_moved = before != after;
+        output.idle_changed = self.tracker.take_idle_changed();
         if output.watermark_moved {
             self.reader_watermark
-                .store(after.unwrap_or(i64::MIN), Ordering::Release);
+                .store(after.unwrap_or(i64::MIN), Ordering::SeqCst);
             self.wake_lanes_ahead();
         }
         match failure {
@@ -271,17 +283,23 @@ impl Intake {
         }
         self.pending.acks.push(batch.ack);
         output.moved = true;
-        self.pending.errors.extend(
-            batch
-                .bad
-                .into_iter()
-                .map(|bad| ErrorRow::new(partition.0, now_us, bad)),
-        );
+        for bad in batch.bad {
+            // No more than the log keeps; all are counted.
+            if self.pending.errors.len() == ROWS_MAX {
+                self.pending.errors.pop_front();
+                self.pending.numbered = self.pending.numbered.saturating_sub(1);
+            }
+            self.pending
+                .errors
+                .push_back(ErrorRow::new(partition.0, now_us, bad));
+        }
     }
 
-    /// Bad records taken since the last freeze, without their names and numbers.
-    pub(crate) fn pending_errors(&mut self) -> &mut Vec<ErrorRow> {
-        &mut self.pending.errors
+    /// Bad records taken since the last call, without their names and numbers.
+    pub(crate) fn new_errors(&mut self) -> impl Iterator<Item = &mut ErrorRow> {
+        let new = self.pending.errors.range_mut(self.pending.numbered..);
+        self.pending.numbered += new.len();
+        new
     }
 
     fn refresh_lanes(&mut self) {
@@ -303,7 +321,7 @@ impl Intake {
 
     fn wake_lanes_ahead(&self) {
         for slot in &self.lanes.slots {
-            if slot.shared.ahead.swap(false, Ordering::AcqRel) {
+            if slot.shared.ahead.swap(false, Ordering::SeqCst) {
                 slot.wake();
             }
         }
@@ -311,6 +329,7 @@ impl Intake {
 
     /// Takes what the next checkpoint records.
     pub(crate) fn freeze(&mut self) -> FrozenIntake {
+        self.pending.numbered = 0;
         let lanes = self.progress.iter().map(|(partition, progress)| {
             let known = self.tracker.partition(*partition);
             let lane = LaneProgress {
@@ -324,7 +343,7 @@ impl Intake {
             source: self.source,
             lanes: lanes.collect(),
             watermark: self.tracker.source(),
-            errors: std::mem::take(&mut self.pending.errors),
+            errors: std::mem::take(&mut self.pending.errors).into(),
             acks: std::mem::take(&mut self.pending.acks),
             committer: self.reader.as_ref().map(Reader::committer),
             durable: Arc::clone(&self.durable),

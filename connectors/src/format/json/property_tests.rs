@@ -68,18 +68,11 @@ fn object(
     })
 }
 
-/// What RFC 8259 says, told by serde_json; `None` where it stops at a value that it cannot hold (a lone surrogate, 1e999).
-fn is_object(record: &[u8]) -> Option<bool> {
-    match serde_json::from_slice::<Value>(record) {
-        Ok(value) => Some(value.is_object()),
-        Err(error) => {
-            let reason = error.to_string();
-            let is_too_much = ["number out of range", "surrogate", "hex escape"]
-                .iter()
-                .any(|limit| reason.contains(limit));
-            (!is_too_much).then_some(false)
-        }
-    }
+/// What RFC 8259 says, told by serde_json.
+fn is_object(record: &[u8]) -> bool {
+    std::str::from_utf8(record).is_ok()
+        && serde_json::from_slice::<serde::de::IgnoredAny>(record).is_ok()
+        && record.trim_ascii_start().first() == Some(&b'{')
 }
 
 proptest! {
@@ -139,13 +132,12 @@ proptest! {
                 break;
             }
         }
-        let Some(is_object) = is_object(&record) else { return Ok(()) };
         let decoded = decode_with(json_decoder(&[]).as_mut(), &[&record]);
-        prop_assert_eq!(decoded.rows.num_rows() == 1, is_object, "{:?}", String::from_utf8_lossy(&record));
+        prop_assert_eq!(decoded.rows.num_rows() == 1, is_object(&record), "{:?}", String::from_utf8_lossy(&record));
         // Declared columns see the same text: they may refuse a value, but never take what is no JSON.
         let columns = [column("a", DataType::Int64), column("b", DataType::Utf8), column("c", timestamp())];
         let declared = decode_with(json_decoder(&columns).as_mut(), &[&record]);
-        prop_assert!(declared.rows.num_rows() == 0 || is_object);
+        prop_assert!(declared.rows.num_rows() == 0 || is_object(&record));
     }
 
     #[test]

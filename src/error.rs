@@ -104,6 +104,15 @@ impl From<SqlError> for Error {
     }
 }
 
+impl From<Error> for EngineError {
+    /// For a query that cannot run: the engine keeps its reason.
+    fn from(error: Error) -> Self {
+        let mut reason = Self::new(error.sqlstate, error.message);
+        (reason.detail, reason.hint) = (error.detail, error.hint);
+        reason
+    }
+}
+
 impl From<EngineError> for Error {
     fn from(error: EngineError) -> Self {
         Self {

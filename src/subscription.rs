@@ -12,7 +12,7 @@ use highwater_sql::catalog::ObjectBody;
 use highwater_storage::ObjectId;
 
 use crate::database::{Database, Shared};
-use crate::engine::subscribe::{ChangeReceiver, ChangeSet};
+use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending};
 use crate::error::{Error, Result};
 
 /// Rows per batch of the snapshot.
@@ -29,8 +29,9 @@ pub struct Changes {
     pub weights: Vec<i64>,
 }
 
-/// The changes of a view, as a [`Stream`]. It ends when the view is dropped or the database closes. A reader that is
-/// too slow is told so by an error (SQLSTATE 53400) and gets nothing more: it never holds back the pipeline.
+/// The changes of a view, as a [`Stream`]. It ends when the view is dropped or the database closes, and with an error when
+/// the view fails. A reader that is too slow is told so by an error (SQLSTATE 53400) and gets nothing more: it never holds
+/// back the pipeline.
 pub struct Subscription {
     schema: SchemaRef,
     snapshot: VecDeque<Changes>,
@@ -73,8 +74,11 @@ impl Stream for Subscription {
             }
             Poll::Ready(None) => {
                 self.ended = true;
-                let lagged = self.receiver.has_lagged();
-                Poll::Ready(lagged.then(|| Err(lag_error())))
+                let error = self.receiver.ending().map(|ending| match ending {
+                    Ending::Lagged => lag_error(),
+                    Ending::Failed(error) => Error::from(error.clone()),
+                });
+                Poll::Ready(error.map(Err))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Highwater inside a Rust program: push rows, keep a view up to date, read it, follow it.
 //!
 //! `cargo run --example embed`
+#![expect(clippy::print_stdout, reason = "an example shows what it finds")]
 
 use std::error::Error;
 use std::sync::Arc;

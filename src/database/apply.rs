@@ -1,4 +1,4 @@
-//! DDL: probe outside the lock, plan against the catalog, write the row, run.
+//! CREATE: probe outside the lock, plan against the catalog, hand the draft on to be added ([`change`](super::change)).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,13 @@ use std::time::Duration;
 use arrow::datatypes::{Schema, SchemaRef};
 use highwater_connectors::registry::Registry;
 use highwater_connectors::source::Probe;
-use highwater_sql::catalog::{
-    Catalog, MaterializedViewDef, NewName, Object, ObjectBody, ObjectId, SinkDef, ViewDef,
-};
+use highwater_sql::catalog::{Catalog, MaterializedViewDef, NewName, ObjectBody, SinkDef, ViewDef};
 use highwater_sql::resolve::{ResolvedSource, resolve_sink, resolve_source};
-use highwater_sql::statement::{CreateSource, Drop, ObjectKind, Parsed, Statement};
-use highwater_sql::stream_plan::{StreamOp, StreamPlan};
+use highwater_sql::statement::{CreateSource, Parsed, Statement};
 use highwater_sql::{plan, show};
-use highwater_storage::catalog::{self, CatalogRow};
-use highwater_storage::{Durability, LaneProgress, PartitionNo, WriteBatch, layout};
 
-use super::specs::{checked_source, facts_of, only_of, query_spec, sink_options, sources_of, start_of};
+use super::change::{Draft, IfTaken, Reads};
+use super::specs::{checked_source, facts_of, only_of, sink_options};
 use super::{Database, Shared};
 use crate::error::{Error, Result};
 use crate::outcome::{Notice, Outcome};
@@ -99,7 +95,8 @@ impl Database {
     pub(crate) async fn create_source(&self, source: &CreateSource) -> Result<Outcome> {
         const TAG: &str = "CREATE SOURCE";
         self.refuse_read_only(TAG)?;
-        if let Some(done) = self.skip_existing(TAG, &source.name, source.if_not_exists)? {
+        let taken = IfTaken::skip_if(source.if_not_exists);
+        if let Some(done) = self.skip_existing(TAG, &source.name, taken)? {
             return Ok(done);
         }
         let probe = self.probe_source(source).await?;
@@ -107,11 +104,11 @@ impl Database {
         let draft = Draft {
             name: source.name.clone(),
             definition: resolved.definition,
-            depends_on: Vec::new(),
+            reads: Reads::nothing(),
             body: ObjectBody::Source(resolved.def),
-            facts: facts_of(&probe.start, &probe.identity),
+            facts: facts_of(&probe),
         };
-        if let Some(done) = self.add(TAG, draft, source.if_not_exists).await? {
+        if let Some(done) = self.add(TAG, draft, taken).await? {
             return Ok(done);
         }
         Ok(Outcome::done(TAG).with_notices(probe.notices))
@@ -152,15 +149,20 @@ impl Database {
             return Err(wrong_statement());
         };
         self.refuse_read_only(TAG)?;
-        if view.or_replace {
-            if let NewName::Replace(old) = self.shared.catalog().check_replace(&view.name)? {
-                self.remove(&[old]).await?;
+        let taken = if view.or_replace {
+            let catalog = self.shared.catalog();
+            let old = catalog.get(&view.name);
+            if old.is_some_and(|old| old.definition == show::definition(parsed)) {
+                return Ok(Outcome::done(TAG));
             }
-        } else if let Some(done) = self.skip_existing(TAG, &view.name, view.if_not_exists)? {
+            IfTaken::Replace
+        } else {
+            IfTaken::skip_if(view.if_not_exists)
+        };
+        if let Some(done) = self.skip_existing(TAG, &view.name, taken)? {
             return Ok(done);
         }
-        self.add_planned(TAG, parsed, &view.name, view.if_not_exists)
-            .await
+        self.add_planned(TAG, parsed, &view.name, taken).await
     }
 
     /// `CREATE MATERIALIZED VIEW`
@@ -175,11 +177,11 @@ impl Database {
                 .at(Some(option.position))
                 .with_hint("A materialized view takes no options."));
         }
-        if let Some(done) = self.skip_existing(TAG, &view.name, view.if_not_exists)? {
+        let taken = IfTaken::skip_if(view.if_not_exists);
+        if let Some(done) = self.skip_existing(TAG, &view.name, taken)? {
             return Ok(done);
         }
-        self.add_planned(TAG, parsed, &view.name, view.if_not_exists)
-            .await
+        self.add_planned(TAG, parsed, &view.name, taken).await
     }
 
     /// `CREATE SINK`
@@ -189,7 +191,8 @@ impl Database {
             return Err(wrong_statement());
         };
         self.refuse_read_only(TAG)?;
-        if let Some(done) = self.skip_existing(TAG, &sink.name, sink.if_not_exists)? {
+        let taken = IfTaken::skip_if(sink.if_not_exists);
+        if let Some(done) = self.skip_existing(TAG, &sink.name, taken)? {
             return Ok(done);
         }
         let (body, _) = body_of(&self.shared.catalog(), &self.shared.registry, parsed)?;
@@ -199,9 +202,7 @@ impl Database {
         let connector = Arc::clone(self.shared.registry.sink(&def.connector)?);
         let options = only_of(connector.options(), &def.options);
         let notices = run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT)).await??;
-        let outcome = self
-            .add_planned(TAG, parsed, &sink.name, sink.if_not_exists)
-            .await?;
+        let outcome = self.add_planned(TAG, parsed, &sink.name, taken).await?;
         Ok(outcome.with_notices(notices))
     }
 
@@ -210,9 +211,10 @@ impl Database {
         tag: &'static str,
         parsed: &Parsed,
         name: &str,
-        skip: bool,
+        taken: IfTaken,
     ) -> Result<Outcome> {
-        let (body, depends_on) = body_of(&self.shared.catalog(), &self.shared.registry, parsed)?;
+        let catalog = self.shared.catalog();
+        let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed)?;
         let notices = match &body {
             ObjectBody::MaterializedView(view) => view.plan.notices.clone(),
             ObjectBody::Sink(sink) => sink.plan.notices.clone(),
@@ -222,208 +224,26 @@ impl Database {
         let draft = Draft {
             name: name.to_owned(),
             definition,
-            depends_on,
+            reads: Reads::of(&catalog, depends_on)?,
             body,
             facts: Vec::new(),
         };
-        if let Some(done) = self.add(tag, draft, skip).await? {
+        if let Some(done) = self.add(tag, draft, taken).await? {
             return Ok(done);
         }
         Ok(Outcome::done(tag).with_notices(notices))
     }
 
-    fn skip_existing(&self, tag: &'static str, name: &str, if_not_exists: bool) -> Result<Option<Outcome>> {
-        match self.shared.catalog().check_new(name, if_not_exists)? {
+    /// What there is to do about a name that is taken already: nothing, if the statement says so.
+    fn skip_existing(&self, tag: &'static str, name: &str, taken: IfTaken) -> Result<Option<Outcome>> {
+        match taken.check(&self.shared.catalog(), name)? {
             NewName::Skip { notice } => Ok(Some(Outcome::done(tag).with_notices(vec![notice]))),
             NewName::Free | NewName::Replace(_) => Ok(None),
         }
     }
-
-    /// Writes the row and runs the object; `Some` if another statement was first and IF NOT EXISTS says to skip.
-    async fn add(&self, tag: &'static str, draft: Draft, skip: bool) -> Result<Option<Outcome>> {
-        let shared = &self.shared;
-        let mut ddl = shared.ddl.lock().await;
-        let catalog = shared.catalog();
-        if let Some(done) = self.skip_existing(tag, &draft.name, skip)? {
-            return Ok(Some(done));
-        }
-        for name in &draft.depends_on {
-            catalog.resolve(name)?;
-        }
-        let id = ObjectId(ddl.next_object);
-        let row = CatalogRow {
-            id: highwater_storage::ObjectId(id.0),
-            sequence: ddl.next_sequence,
-            kind: draft.body.kind().noun().to_owned(),
-            name: draft.name.clone(),
-            sql: draft.definition.clone(),
-            found: draft.facts.clone(),
-        };
-        let object = Arc::new(Object {
-            id,
-            name: draft.name,
-            definition: draft.definition,
-            depends_on: draft.depends_on,
-            body: draft.body,
-        });
-        ddl.next_object += 1;
-        ddl.next_sequence += 1;
-        let mut batch = WriteBatch::new();
-        catalog::put_row(&mut batch, &row);
-        catalog::put_next_object_id(&mut batch, highwater_storage::ObjectId(ddl.next_object));
-        put_start(shared, &catalog, &object, &mut batch);
-        commit(shared, batch).await?;
-        shared.facts.write().insert(id, draft.facts);
-        if let Err(error) = self.run_object(&catalog, &object).await {
-            self.forget(&object).await?;
-            return Err(error);
-        }
-        let mut next = (*catalog).clone();
-        next.insert(object);
-        *shared.catalog.write() = Arc::new(next);
-        Ok(None)
-    }
-
-    async fn run_object(&self, catalog: &Catalog, object: &Object) -> Result<()> {
-        if plan_of(object).is_none() {
-            return Ok(());
-        }
-        let spec = {
-            let facts = self.shared.facts.read();
-            query_spec(&self.shared.registry, catalog, &facts, object)?
-        };
-        Ok(self.shared.engine.create(Arc::new(spec)).await?)
-    }
-
-    /// `DROP …`
-    pub(crate) async fn drop_objects(&self, drop: &Drop) -> Result<Outcome> {
-        let tag = format!("DROP {}", drop.kind.noun().to_uppercase());
-        self.refuse_read_only(&tag)?;
-        let plan = self.shared.catalog().plan_drop(drop)?;
-        self.remove(&plan.objects).await?;
-        Ok(Outcome::done(tag).with_notices(plan.notices))
-    }
-
-    /// `ALTER MATERIALIZED VIEW | SINK name RESUME`: runs a FAILED query again from its last checkpoint. One that missed
-    /// changes of what it reads is built anew, with all that reads it.
-    pub(crate) async fn resume(&self, kind: ObjectKind, name: &str) -> Result<Outcome> {
-        let tag = format!("ALTER {}", kind.noun().to_uppercase());
-        self.refuse_read_only(&tag)?;
-        let _ddl = self.shared.ddl.lock().await;
-        let catalog = self.shared.catalog();
-        let object = Arc::clone(catalog.resolve_kind(name, kind, "ALTER")?);
-        let id = highwater_storage::ObjectId(object.id.0);
-        if !self.shared.engine.has_failed(id).await {
-            return Ok(Outcome::done(tag).with_notices(vec![format!("{} \"{name}\" runs", kind.noun())]));
-        }
-        // What it reads has gone on without it, and what reads it must start from the same content: both are built anew.
-        let mut rebuilt = catalog.dependents_of(name);
-        rebuilt.retain(|other| plan_of(other).is_some());
-        let is_behind = !rebuilt.is_empty() || plan_of(&object).is_some_and(reads_relations);
-        rebuilt.push(Arc::clone(&object));
-        for other in &rebuilt {
-            self.shared
-                .engine
-                .drop_query(highwater_storage::ObjectId(other.id.0))
-                .await?;
-            if is_behind {
-                let mut batch = WriteBatch::new();
-                layout::delete_object(&mut batch, highwater_storage::ObjectId(other.id.0));
-                put_start(&self.shared, &catalog, other, &mut batch);
-                commit(&self.shared, batch).await?;
-            }
-        }
-        for other in rebuilt.iter().rev() {
-            self.run_object(&catalog, other).await?;
-        }
-        Ok(Outcome::done(tag))
-    }
-
-    async fn remove(&self, objects: &[Arc<Object>]) -> Result<()> {
-        let _ddl = self.shared.ddl.lock().await;
-        for object in objects {
-            self.shared
-                .engine
-                .drop_query(highwater_storage::ObjectId(object.id.0))
-                .await?;
-            self.forget(object).await?;
-            let mut next = (*self.shared.catalog()).clone();
-            next.remove(&object.name);
-            *self.shared.catalog.write() = Arc::new(next);
-        }
-        Ok(())
-    }
-
-    async fn forget(&self, object: &Object) -> Result<()> {
-        let id = highwater_storage::ObjectId(object.id.0);
-        let mut batch = WriteBatch::new();
-        catalog::delete_row(&mut batch, id);
-        layout::delete_object(&mut batch, id);
-        commit(&self.shared, batch).await?;
-        self.shared.facts.write().remove(&object.id);
-        Ok(())
-    }
 }
 
-/// An object before it has a number.
-struct Draft {
-    name: String,
-    definition: String,
-    depends_on: Vec<String>,
-    body: ObjectBody,
-    facts: Vec<(String, String)>,
-}
-
-/// What a view or sink runs; `None` for what does not run.
-fn plan_of(object: &Object) -> Option<&StreamPlan> {
-    match &object.body {
-        ObjectBody::MaterializedView(view) => Some(&view.plan),
-        ObjectBody::Sink(sink) => Some(&sink.plan),
-        ObjectBody::Source(_) | ObjectBody::View(_) => None,
-    }
-}
-
-fn reads_relations(plan: &StreamPlan) -> bool {
-    plan.nodes
-        .iter()
-        .any(|node| matches!(node.op, StreamOp::RelationScan { .. }))
-}
-
-/// Records where a new query starts in each of its sources, so that it starts there whenever it first runs.
-fn put_start(shared: &Shared, catalog: &Catalog, object: &Object, batch: &mut WriteBatch) {
-    let Some(plan) = plan_of(object) else { return };
-    let facts = shared.facts.read();
-    for name in sources_of(plan) {
-        let Some(source) = catalog.get(&name) else {
-            continue;
-        };
-        let Some(found) = facts.get(&source.id) else {
-            continue;
-        };
-        for (partition, next_offset) in start_of(found) {
-            let key = layout::lane_key(
-                highwater_storage::ObjectId(object.id.0),
-                highwater_storage::ObjectId(source.id.0),
-                PartitionNo(partition.0),
-            );
-            let mut value = Vec::new();
-            LaneProgress {
-                next_offset,
-                watermark: None,
-                idle: false,
-            }
-            .encode(&mut value);
-            batch.put(highwater_storage::Family::Progress, &key, &value);
-        }
-    }
-}
-
-async fn commit(shared: &Shared, batch: WriteBatch) -> Result<()> {
-    let store = Arc::clone(&shared.store);
-    Ok(run_blocking(shared, move || store.commit(batch, Durability::Sync)).await??)
-}
-
-async fn run_blocking<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     shared: &Shared,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T> {

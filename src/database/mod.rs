@@ -2,6 +2,7 @@
 
 mod apply;
 mod builder;
+mod change;
 mod recover;
 mod specs;
 

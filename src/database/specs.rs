@@ -9,7 +9,7 @@ use highwater_connectors::memory::MemoryHandle;
 use highwater_connectors::options::{self, OptionKind, OptionMap, OptionSpec};
 use highwater_connectors::registry::Registry;
 use highwater_connectors::sink::SinkMode;
-use highwater_connectors::source::{PartitionId, Positions, RecoveryIdentity};
+use highwater_connectors::source::{PartitionId, Positions, Probe, RecoveryIdentity};
 use highwater_sql::catalog::{Catalog, ColumnOrigin, Object, ObjectBody, SinkDef, SourceDef};
 use highwater_sql::plan::sql_type_name;
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
@@ -34,6 +34,9 @@ pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
     secret: false,
     doc: "Unconfirmed output at which the pipeline stops reading until the sink has caught up.",
 }];
+
+/// The fact that a source is read from its beginning.
+const FROM_BEGINNING: (&str, &str) = ("from", "beginning");
 
 const OUTBOX_BYTES_MAX: usize = 256 << 20;
 
@@ -102,6 +105,14 @@ pub(crate) fn checked_source(registry: &Registry, mut source: SourceDef) -> Resu
     let all = options::validate(&specs, &all)?;
     SourceSettings::parse(&all)?;
     connector.validate(&only_of(connector.options(), &all))?;
+    if !connector.contract(&only_of(connector.options(), &all)).replayable {
+        let message = format!(
+            "connector \"{}\" cannot be read again from a position",
+            source.connector
+        );
+        return Err(Error::new("0A000", message)
+            .with_detail("After a restart its rows since the last checkpoint would be lost."));
+    }
     match (&source.encode, connector.fixed_schema(&all)) {
         (Some(encode), None) => format::validate(encode, &all)?,
         (Some(_), Some(_)) => {
@@ -147,22 +158,31 @@ fn check_given(source: &SourceDef, given: &Schema) -> Result<()> {
 }
 
 /// The positions and the identity that a probe found, as facts.
-pub(crate) fn facts_of(start: &Positions, identity: &RecoveryIdentity) -> Vec<(String, String)> {
-    let positions: Vec<String> = start
+pub(crate) fn facts_of(probe: &Probe) -> Vec<(String, String)> {
+    let positions: Vec<String> = probe
+        .start
         .iter()
         .map(|(partition, offset)| format!("{}:{offset}", partition.0))
         .collect();
     let mut facts = vec![("start".to_owned(), positions.join(","))];
+    if probe.from_beginning {
+        facts.push((FROM_BEGINNING.0.to_owned(), FROM_BEGINNING.1.to_owned()));
+    }
     facts.extend(
-        identity
+        probe
+            .identity
             .iter()
             .map(|(name, value)| (format!("identity.{name}"), value.clone())),
     );
     facts
 }
 
-/// The recorded start positions.
+/// Where a new query starts: the recorded positions, or none where it starts at the beginning of each partition, whatever
+/// that is when it first reads it.
 pub(crate) fn start_of(facts: &[(String, String)]) -> Positions {
+    if facts.iter().any(|(name, _)| name == FROM_BEGINNING.0) {
+        return Positions::new();
+    }
     let text = facts
         .iter()
         .find(|(name, _)| name == "start")

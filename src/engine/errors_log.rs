@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::error::EngineError;
 
 /// Rows that are kept.
-const ROWS_MAX: usize = 10_000;
+pub(crate) const ROWS_MAX: usize = 10_000;
 /// Bytes of a record that are kept.
 const BYTES_MAX: usize = 4096;
 const VERSION: u8 = 1;

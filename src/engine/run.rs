@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_storage::{Epoch, ObjectId, Store};
+use highwater_storage::{Epoch, ObjectId, Store, progress};
 
 use super::clock::Clock;
 use super::error::EngineError;
@@ -13,6 +13,7 @@ use super::lane::pool::LanePool;
 use super::pipeline::checkpoint::Checkpointer;
 use super::pipeline::{Command, Pipeline, PipelineOptions, PipelineStatus};
 use super::query::Query;
+use super::query::header::QueryHeader;
 use super::query::output::{Output, SharedView};
 use super::query::spec::{EngineParts, QuerySpec};
 
@@ -46,7 +47,17 @@ struct EngineState {
     /// Which pipeline runs a query.
     homes: BTreeMap<ObjectId, u32>,
     /// Queries that could not be started, with the reason.
-    broken: BTreeMap<ObjectId, (String, EngineError)>,
+    broken: BTreeMap<ObjectId, (Arc<QuerySpec>, EngineError)>,
+    closed: bool,
+}
+
+impl EngineState {
+    fn check_open(&self) -> Result<(), EngineError> {
+        if self.closed {
+            return Err(EngineError::new("57P01", "the database is closed"));
+        }
+        Ok(())
+    }
 }
 
 impl Engine {
@@ -99,13 +110,12 @@ impl Engine {
     /// What its first step meets; nothing of it stays.
     pub(crate) async fn create(&self, spec: Arc<QuerySpec>) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
-        if let Some((_, (name, error))) = spec
-            .relations
-            .iter()
-            .find_map(|(_, id)| state.broken.get_key_value(id))
-        {
-            return Err(EngineError::new("55000", format!("\"{name}\" does not run"))
-                .with_detail(error.message.clone()));
+        state.check_open()?;
+        if let Some((broken, error)) = spec.relations.iter().find_map(|(_, id)| state.broken.get(id)) {
+            return Err(
+                EngineError::new("55000", format!("\"{}\" does not run", broken.name))
+                    .with_detail(error.message.clone()),
+            );
         }
         let query = Query::restore(Arc::clone(&spec), &self.options.parts)?;
         let view = shared_view(&query);
@@ -133,24 +143,40 @@ impl Engine {
             return self.new_pipeline(state);
         };
         for other in homes {
-            let Some(pipeline) = state.pipelines.remove(&other) else {
-                continue;
-            };
-            let moved = pipeline
-                .ask(|reply| Command::Release {
-                    checkpoint: true,
-                    reply,
-                })
-                .await??;
-            pipeline.join();
-            for query in &moved {
-                state.homes.insert(query.spec.id, home);
-            }
-            state.pipelines[&home]
-                .ask(|reply| Command::Attach(moved, reply))
-                .await??;
+            self.move_queries(state, other, home).await?;
         }
         Ok(home)
+    }
+
+    /// Moves all queries of one pipeline into another one, after a checkpoint. If that fails they stay where they are.
+    async fn move_queries(&self, state: &mut EngineState, from: u32, to: u32) -> Result<(), EngineError> {
+        let (Some(pipeline), Some(target)) = (state.pipelines.get(&from), state.pipelines.get(&to).cloned())
+        else {
+            return Ok(());
+        };
+        let released = pipeline
+            .ask(|reply| Command::Release {
+                checkpoint: true,
+                reply,
+            })
+            .await?;
+        pipeline.join();
+        if let Err(error) = released.outcome {
+            // The thread is gone, so another one takes them: FAILED, but there to be seen, resumed and dropped.
+            let again = Arc::new(Pipeline::start(from, self.options.clone())?);
+            again
+                .ask(|reply| Command::Attach(released.queries, reply))
+                .await??;
+            state.pipelines.insert(from, again);
+            return Err(error);
+        }
+        state.pipelines.remove(&from);
+        for query in &released.queries {
+            state.homes.insert(query.spec.id, to);
+        }
+        target
+            .ask(|reply| Command::Attach(released.queries, reply))
+            .await?
     }
 
     fn new_pipeline(&self, state: &mut EngineState) -> Result<u32, EngineError> {
@@ -168,6 +194,14 @@ impl Engine {
     /// When the operating system gives no thread.
     pub(crate) async fn recover(&self, specs: Vec<Arc<QuerySpec>>) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
+        self.recover_groups(&mut state, specs).await
+    }
+
+    async fn recover_groups(
+        &self,
+        state: &mut EngineState,
+        specs: Vec<Arc<QuerySpec>>,
+    ) -> Result<(), EngineError> {
         for group in connected(specs) {
             let restored: Result<Vec<Query>, (usize, EngineError)> = group
                 .iter()
@@ -177,8 +211,8 @@ impl Engine {
                 })
                 .collect();
             match restored {
-                Ok(queries) => self.start_group(&mut state, queries).await?,
-                Err((at, error)) => self.break_group(&mut state, &group, at, &error),
+                Ok(queries) => self.start_group(state, queries).await?,
+                Err((at, error)) => Self::break_group(state, &group, at, &error),
             }
         }
         Ok(())
@@ -197,7 +231,7 @@ impl Engine {
             .await?
     }
 
-    fn break_group(&self, state: &mut EngineState, group: &[Arc<QuerySpec>], at: usize, error: &EngineError) {
+    fn break_group(state: &mut EngineState, group: &[Arc<QuerySpec>], at: usize, error: &EngineError) {
         tracing::error!(query = %group[at].name, error = %error, "pipeline not started");
         for (place, spec) in group.iter().enumerate() {
             let reason = if place == at {
@@ -209,7 +243,7 @@ impl Engine {
                 ))
                 .with_detail(error.message.clone())
             };
-            state.broken.insert(spec.id, (spec.name.clone(), reason));
+            state.broken.insert(spec.id, (Arc::clone(spec), reason));
         }
     }
 
@@ -219,16 +253,43 @@ impl Engine {
     /// When its pipeline has ended.
     pub(crate) async fn drop_query(&self, id: ObjectId) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
-        self.take_out(&mut state, id).await
+        let was_broken = state.broken.remove(&id).is_some();
+        self.take_out(&mut state, id).await?;
+        if was_broken {
+            // The others of its pipeline may have been kept from running by this one alone.
+            let rest = std::mem::take(&mut state.broken).into_values();
+            self.recover_groups(&mut state, rest.map(|(spec, _)| spec).collect())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// A query that was dropped to be run again, and could not be: it does not run, and says why.
+    pub(crate) async fn leave_broken(&self, spec: Arc<QuerySpec>, error: EngineError) {
+        self.state.lock().await.broken.insert(spec.id, (spec, error));
+    }
+
+    /// Whether a query that failed has missed changes of the relations that it reads, as of the last checkpoint.
+    ///
+    /// # Errors
+    /// A header that cannot be read.
+    pub(crate) fn is_stale(&self, id: ObjectId) -> Result<bool, EngineError> {
+        let found = progress::load(self.parts().store.snapshot().as_ref(), id)?;
+        let header = found
+            .query
+            .map(|query| QueryHeader::decode(&query.extra))
+            .transpose()?;
+        Ok(header.is_some_and(|header| header.stale))
     }
 
     async fn take_out(&self, state: &mut EngineState, id: ObjectId) -> Result<(), EngineError> {
         self.views.write().remove(&id);
-        state.broken.remove(&id);
         let Some(home) = state.homes.remove(&id) else {
             return Ok(());
         };
-        let pipeline = Arc::clone(&state.pipelines[&home]);
+        let Some(pipeline) = state.pipelines.get(&home).cloned() else {
+            return Ok(());
+        };
         drop(pipeline.ask(|reply| Command::Detach(id, reply)).await?);
         if !state.homes.values().any(|other| *other == home) {
             state.pipelines.remove(&home);
@@ -237,7 +298,7 @@ impl Engine {
                     checkpoint: false,
                     reply,
                 })
-                .await??;
+                .await?;
             pipeline.join();
         }
         Ok(())
@@ -266,7 +327,11 @@ impl Engine {
     /// # Errors
     /// When a checkpoint fails.
     pub(crate) async fn checkpoint(&self) -> Result<u64, EngineError> {
-        let pipelines: Vec<_> = self.state.lock().await.pipelines.values().cloned().collect();
+        let pipelines: Vec<_> = {
+            let state = self.state.lock().await;
+            state.check_open()?;
+            state.pipelines.values().cloned().collect()
+        };
         let mut epoch = 0;
         for pipeline in pipelines {
             epoch = epoch.max(pipeline.ask(Command::Checkpoint).await??);
@@ -288,7 +353,11 @@ impl Engine {
 
     /// Queries that could not be started, with the reason.
     pub(crate) async fn broken(&self) -> Vec<(String, EngineError)> {
-        self.state.lock().await.broken.values().cloned().collect()
+        let state = self.state.lock().await;
+        let broken = state.broken.values();
+        broken
+            .map(|(spec, error)| (spec.name.clone(), error.clone()))
+            .collect()
     }
 
     /// Stops all pipelines after a last checkpoint.
@@ -298,6 +367,7 @@ impl Engine {
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
         let mut outcome = Ok(());
+        state.closed = true;
         for pipeline in std::mem::take(&mut state.pipelines).into_values() {
             match pipeline
                 .ask(|reply| Command::Release {
@@ -306,12 +376,14 @@ impl Engine {
                 })
                 .await
             {
-                Ok(Ok(queries)) => drop(queries),
-                Ok(Err(error)) | Err(error) => outcome = outcome.and(Err(error)),
+                Ok(released) => outcome = outcome.and(released.outcome),
+                Err(error) => outcome = outcome.and(Err(error)),
             }
             pipeline.join();
         }
         state.homes.clear();
+        // Whoever follows a view hears that nothing more comes.
+        self.views.write().clear();
         outcome
     }
 }

@@ -1,8 +1,7 @@
 //! Subscriptions: the changes of a view as they happen. A slow subscriber never holds back a pipeline: it is told
 //! that it lagged.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::delta::Delta;
+use super::error::EngineError;
 
 /// Steps that may wait for a subscriber.
 const STEPS_MAX: usize = 1024;
@@ -33,20 +33,29 @@ pub(crate) struct Subscribers {
 
 struct Subscriber {
     sender: mpsc::Sender<ChangeSet>,
-    lagged: Arc<AtomicBool>,
+    ending: Arc<OnceLock<Ending>>,
+}
+
+/// Why nothing more comes, although the view is there.
+#[derive(Debug, Clone)]
+pub(crate) enum Ending {
+    /// Changes were lost because the subscriber was too slow.
+    Lagged,
+    /// The view has failed.
+    Failed(EngineError),
 }
 
 /// The receiving side.
 pub(crate) struct ChangeReceiver {
     /// Changes, step by step.
     pub(crate) receiver: mpsc::Receiver<ChangeSet>,
-    lagged: Arc<AtomicBool>,
+    ending: Arc<OnceLock<Ending>>,
 }
 
 impl ChangeReceiver {
-    /// Whether changes were lost because the subscriber was too slow; nothing more comes then.
-    pub(crate) fn has_lagged(&self) -> bool {
-        self.lagged.load(Ordering::Acquire)
+    /// Why nothing more comes; `None` where the view was dropped or the database closed.
+    pub(crate) fn ending(&self) -> Option<&Ending> {
+        self.ending.get()
     }
 }
 
@@ -54,12 +63,19 @@ impl Subscribers {
     /// Adds a subscriber; it gets what steps change from now on.
     pub(crate) fn add(&self) -> ChangeReceiver {
         let (sender, receiver) = mpsc::channel(STEPS_MAX);
-        let lagged = Arc::new(AtomicBool::new(false));
+        let ending = Arc::new(OnceLock::new());
         self.all.lock().push(Subscriber {
             sender,
-            lagged: Arc::clone(&lagged),
+            ending: Arc::clone(&ending),
         });
-        ChangeReceiver { receiver, lagged }
+        ChangeReceiver { receiver, ending }
+    }
+
+    /// Lets go of every subscriber, because the view has failed.
+    pub(crate) fn end(&self, reason: &EngineError) {
+        for subscriber in self.all.lock().drain(..) {
+            let _ = subscriber.ending.set(Ending::Failed(reason.clone()));
+        }
     }
 
     /// Hands a step's changes to every subscriber, as one batch: rows that go first, then rows that come.
@@ -82,7 +98,7 @@ impl Subscribers {
             Ok(()) => true,
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                subscriber.lagged.store(true, Ordering::Release);
+                let _ = subscriber.ending.set(Ending::Lagged);
                 false
             }
         });

@@ -1,7 +1,9 @@
 //! Highwater from the outside: the embedding API, the batch oracle, crashes on real Kafka, the SQL of the documents.
+#![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect stops")]
 
 mod docs;
 mod embedding;
+mod failures;
 mod kafka;
 mod oracle;
 mod restart;

@@ -1,5 +1,6 @@
 //! The pool of lane threads, shared by all pipelines. A thread sleeps on one condition variable until a lane has
-//! something to do: no spinning and no polling interval. The lane furthest behind in event time goes first.
+//! something to do: no spinning and no polling interval. Readers take turns; of one reader's lanes the one that is furthest
+//! behind in event time goes first.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -32,11 +33,16 @@ pub(crate) trait LaneTurn: Send {
 /// A lane in the pool.
 pub(crate) struct LaneSlot {
     task: Mutex<Option<Box<dyn LaneTurn>>>,
+    reader: ReaderId,
     /// What the lane shares with its pipeline.
     pub(crate) shared: Arc<LaneShared>,
     schedule: AtomicU8,
     pool: Weak<PoolShared>,
 }
+
+/// Which reader a lane belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReaderId(u64);
 
 const IDLE: u8 = 0;
 const QUEUED: u8 = 1;
@@ -45,7 +51,9 @@ const RUNNING_WOKEN: u8 = 3;
 const DEAD: u8 = 4;
 
 struct PoolState {
+    /// In the order in which they became ready.
     ready: Vec<Arc<LaneSlot>>,
+    readers: u64,
     timers: Vec<(Instant, Weak<LaneSlot>)>,
     closed: bool,
 }
@@ -70,6 +78,7 @@ impl LanePool {
         let shared = Arc::new(PoolShared {
             state: Mutex::new(PoolState {
                 ready: Vec::new(),
+                readers: 0,
                 timers: Vec::new(),
                 closed: false,
             }),
@@ -86,14 +95,23 @@ impl LanePool {
         Ok(Self { shared, threads })
     }
 
+    /// A new reader, to add lanes for.
+    pub(crate) fn reader(&self) -> ReaderId {
+        let mut state = self.shared.state.lock();
+        state.readers += 1;
+        ReaderId(state.readers)
+    }
+
     /// Adds a lane; it gets its first turn at once. `make` receives the slot so that the lane can wake itself.
     pub(crate) fn add(
         &self,
+        reader: ReaderId,
         shared: Arc<LaneShared>,
         make: impl FnOnce(&Arc<LaneSlot>) -> Box<dyn LaneTurn>,
     ) -> Arc<LaneSlot> {
         let slot = Arc::new(LaneSlot {
             task: Mutex::new(None),
+            reader,
             shared,
             schedule: AtomicU8::new(IDLE),
             pool: Arc::downgrade(&self.shared),
@@ -228,8 +246,8 @@ impl PoolShared {
                 due.iter().for_each(LaneSlot::wake);
                 state = self.state.lock();
             }
-            if let Some(behind) = furthest_behind(&state.ready) {
-                return Some(state.ready.remove(behind));
+            if let Some(next) = take_next(&mut state.ready) {
+                return Some(next);
             }
             match state.timers.iter().map(|(at, _)| *at).min() {
                 Some(at) => {
@@ -253,6 +271,52 @@ fn take_due(timers: &mut Vec<(Instant, Weak<LaneSlot>)>, now: Instant) -> Vec<Ar
     due
 }
 
-fn furthest_behind(ready: &[Arc<LaneSlot>]) -> Option<usize> {
-    (0..ready.len()).min_by_key(|index| ready[*index].shared.event_time.load(Ordering::Relaxed))
+/// Of the reader that has waited longest the lane that is furthest behind. The reader has had its turn then: no reader
+/// keeps another one waiting.
+fn take_next(ready: &mut Vec<Arc<LaneSlot>>) -> Option<Arc<LaneSlot>> {
+    let reader = ready.first()?.reader;
+    let lanes = (0..ready.len()).filter(|index| ready[*index].reader == reader);
+    let behind = lanes.min_by_key(|index| ready[*index].shared.event_time.load(Ordering::Relaxed))?;
+    let slot = ready.remove(behind);
+    if behind > 0 {
+        ready.rotate_left(1);
+    }
+    Some(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_connectors::source::PartitionId;
+
+    use super::*;
+    use crate::engine::lane::queue::Signal;
+
+    fn slot(reader: u64, event_time: i64) -> Arc<LaneSlot> {
+        let shared = LaneShared::new(PartitionId(0), Arc::new(Signal::default()));
+        shared.event_time.store(event_time, Ordering::Relaxed);
+        Arc::new(LaneSlot {
+            task: Mutex::new(None),
+            reader: ReaderId(reader),
+            shared: Arc::new(shared),
+            schedule: AtomicU8::new(QUEUED),
+            pool: Weak::new(),
+        })
+    }
+
+    #[test]
+    fn readers_take_turns_and_the_lane_furthest_behind_is_the_first_of_its_reader() {
+        let mut ready = vec![slot(1, 70), slot(2, 9), slot(1, 5), slot(3, i64::MIN)];
+        let mut order = Vec::new();
+        for _ in 0..8 {
+            let next = take_next(&mut ready).expect("there is one");
+            order.push((next.reader.0, next.shared.event_time.load(Ordering::Relaxed)));
+            // It has more at once, as in a catch-up.
+            ready.push(next);
+        }
+        let min = i64::MIN;
+        assert_eq!(
+            order,
+            [(1, 5), (2, 9), (3, min), (1, 5), (2, 9), (3, min), (1, 5), (2, 9)]
+        );
+    }
 }

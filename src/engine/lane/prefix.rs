@@ -95,6 +95,20 @@ impl Prefix {
         self.taps.iter().map(|(_, node)| *node)
     }
 
+    /// How many rows it makes of one row, at most.
+    pub(crate) fn fan_out(&self) -> usize {
+        let mut of_node: Vec<usize> = Vec::with_capacity(self.nodes.len());
+        for (at, node) in self.nodes.iter().enumerate() {
+            let own = match &node.op {
+                PrefixOp::Window { kind, .. } => stateless::windows_per_row(*kind),
+                PrefixOp::Scan | PrefixOp::Filter(_) | PrefixOp::Project(_) => 1,
+            };
+            let input = if at == 0 { 1 } else { of_node[node.input] };
+            of_node.push(own.saturating_mul(input));
+        }
+        of_node.into_iter().max().unwrap_or(1)
+    }
+
     /// Runs a batch through; one delta per tap, `None` where no row came through.
     ///
     /// # Errors

@@ -14,8 +14,10 @@ use crate::engine::clock::Clock;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
-/// Records that one turn takes.
+/// Records that one turn takes, at most.
 const RECORDS_MAX: usize = 8192;
+/// Rows that the prefix may make of the records of one turn, about: a HOP gives each row once per window.
+const ROWS_MAX: usize = 65_536;
 
 /// What happens to a record that cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,7 @@ pub(crate) struct LaneTask {
     shared: Arc<LaneShared>,
     environment: Arc<LaneEnvironment>,
     client_paused: bool,
+    records_max: usize,
 }
 
 impl LaneTask {
@@ -67,8 +70,9 @@ impl LaneTask {
             lane,
             scan,
             shared: Arc::clone(&slot.shared),
-            environment,
             client_paused: false,
+            records_max: (ROWS_MAX / environment.prefix.fan_out()).clamp(1, RECORDS_MAX),
+            environment,
         }
     }
 
@@ -77,11 +81,16 @@ impl LaneTask {
         let Some(drift) = self.environment.drift_max_us else {
             return false;
         };
-        let reader = self.environment.reader_watermark.load(Ordering::Acquire);
         let own = self.shared.event_time.load(Ordering::Relaxed);
-        let ahead = reader != i64::MIN && own > reader.saturating_add(drift);
-        self.shared.ahead.store(ahead, Ordering::Release);
-        ahead
+        let is_ahead = || {
+            let reader = self.environment.reader_watermark.load(Ordering::SeqCst);
+            reader != i64::MIN && own > reader.saturating_add(drift)
+        };
+        let ahead = is_ahead();
+        self.shared.ahead.store(ahead, Ordering::SeqCst);
+        // The pipeline wakes the lanes that it sees ahead after it has moved the watermark: if it moved between the two
+        // lines above, it saw nothing.
+        ahead && is_ahead()
     }
 
     fn set_client_paused(&mut self, paused: bool) {
@@ -97,7 +106,7 @@ impl LaneTask {
 
     fn read(&mut self) -> Result<Turn, EngineError> {
         let now_us = self.environment.clock.now_us();
-        let Some(batch) = self.lane.poll(RECORDS_MAX, Duration::ZERO)? else {
+        let Some(batch) = self.lane.poll(self.records_max, Duration::ZERO)? else {
             return Ok(self.rest());
         };
         let scanned = self.scan.run(&batch.body, now_us)?;

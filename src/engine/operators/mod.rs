@@ -14,22 +14,28 @@ use crate::engine::error::EngineError;
 
 /// What a step tells its operators.
 pub(crate) struct StepContext<'a> {
-    /// Event-time watermark of the operator's inputs at the end of the previous step (µs): windows that it closed are final.
-    pub(crate) closed_to: Option<i64>,
-    /// The same at the end of this step; never less than `closed_to`.
-    pub(crate) watermark: Option<i64>,
     /// Runs the shards of an operator in parallel.
     pub(crate) shards: &'a rayon::ThreadPool,
 }
 
+/// What a step brings of one input of an operator.
+pub(crate) struct Input<'a> {
+    /// Its deltas, in order.
+    pub(crate) deltas: &'a [Delta],
+    /// Its event-time watermark at the end of the previous step (µs): windows that it closed are final.
+    pub(crate) closed_to: Option<i64>,
+    /// The same at the end of this step; never less than `closed_to`.
+    pub(crate) watermark: Option<i64>,
+}
+
 /// A stateful part of a query.
 pub(crate) trait Operator: Send {
-    /// Takes the deltas of one step (of all inputs, in order) and gives the consolidated change of its output: at most
-    /// one −1 and one +1 row per key, −1 rows first.
+    /// Takes the deltas of one step, input by input in the plan's order, and gives the consolidated change of its output: at
+    /// most one −1 and one +1 row per key, −1 rows first.
     ///
     /// # Errors
     /// Fails the query; the operator is not used again.
-    fn step(&mut self, context: &StepContext<'_>, input: &[Delta]) -> Result<Vec<Delta>, EngineError>;
+    fn step(&mut self, context: &StepContext<'_>, inputs: &[Input<'_>]) -> Result<Vec<Delta>, EngineError>;
 
     /// Takes what changed since the last freeze; a swap, not a copy of the values. `None` if nothing changed.
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>>;

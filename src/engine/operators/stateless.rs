@@ -91,6 +91,22 @@ pub(crate) fn union(schema: &SchemaRef, inputs: &[Delta]) -> Result<Vec<Delta>, 
         .collect()
 }
 
+/// In how many windows a row can lie.
+pub(crate) fn windows_per_row(kind: WindowKind) -> usize {
+    match kind {
+        WindowKind::Tumble { .. } => 1,
+        WindowKind::Hop {
+            size_us, slide_us, ..
+        } => {
+            let windows = size_us
+                .max(1)
+                .unsigned_abs()
+                .div_ceil(slide_us.max(1).unsigned_abs());
+            usize::try_from(windows).unwrap_or(usize::MAX)
+        }
+    }
+}
+
 /// Appends the window's start and end (the last two columns of `schema`). A row of a HOP is repeated for each of its
 /// windows, in the order of their starts; a row without a time is left out.
 ///

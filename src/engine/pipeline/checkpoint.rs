@@ -25,6 +25,9 @@ use crate::engine::status::CheckpointStatus;
 /// What one checkpoint writes of one query.
 pub(crate) struct FrozenQuery {
     id: ObjectId,
+    /// Whether an earlier checkpoint has it.
+    is_recorded: bool,
+    reads_relations: bool,
     header: QueryHeader,
     /// Set while the query has no checkpoint yet: what its operators are.
     operator_headers: Vec<(OperatorId, OperatorHeader)>,
@@ -52,6 +55,8 @@ impl FrozenQuery {
         watermarks.extend(query.stages.relation_watermarks());
         let frozen = Self {
             id: query.spec.id,
+            is_recorded: query.is_recorded,
+            reads_relations: !query.spec.relations.is_empty(),
             header: QueryHeader {
                 stale: false,
                 watermarks,
@@ -65,13 +70,29 @@ impl FrozenQuery {
         frozen
     }
 
+    /// Makes sure that everything in it can be written. What cannot is left out, as of a query that failed.
+    fn check(&mut self) -> Option<EngineError> {
+        let FrozenOutput::Sink(outbox, Some(frozen)) = &self.output else {
+            return None;
+        };
+        let error = frozen.encode(&outbox.encoder).err()?;
+        *self = Self::of_failed(self.id, self.is_recorded && self.reads_relations);
+        Some(error)
+    }
+
     /// Of a failed query only the header is written: its state in memory may be half of a step, and what stands in the
     /// store is its last consistent one. If it reads relations that go on, it misses their changes for good; those that
     /// have failed too stand at the same checkpoint.
     fn failed(query: &Query, failed: &[ObjectId]) -> Self {
         let stale = query.is_recorded && query.upstream().any(|upstream| !failed.contains(&upstream));
+        Self::of_failed(query.spec.id, stale)
+    }
+
+    fn of_failed(id: ObjectId, stale: bool) -> Self {
         Self {
-            id: query.spec.id,
+            id,
+            is_recorded: false,
+            reads_relations: false,
             header: QueryHeader {
                 stale,
                 watermarks: Vec::new(),
@@ -154,6 +175,8 @@ pub(crate) struct InFlight {
 struct FlightState {
     is_busy: bool,
     status: CheckpointStatus,
+    /// Queries that could not be written, until the pipeline takes note.
+    failures: Vec<(ObjectId, EngineError)>,
 }
 
 impl InFlight {
@@ -187,9 +210,19 @@ impl InFlight {
         }
     }
 
-    /// Why the last one failed; nothing more is written then.
-    pub(super) fn failure(&self) -> Option<EngineError> {
-        self.state.lock().status.failure.clone()
+    /// Takes why the last one failed. What it was to write is lost, so the queries stop; those that are resumed start from
+    /// the checkpoint before.
+    pub(super) fn take_failure(&self) -> Option<EngineError> {
+        self.state.lock().status.failure.take()
+    }
+
+    /// Takes the queries whose rows could not be written.
+    pub(super) fn take_failures(&self) -> Vec<(ObjectId, EngineError)> {
+        std::mem::take(&mut self.state.lock().failures)
+    }
+
+    fn leave_out(&self, query: ObjectId, error: EngineError) {
+        self.state.lock().failures.push((query, error));
     }
 
     /// How the last went.
@@ -300,6 +333,9 @@ impl Writer {
         let epoch = self.epoch.next();
         let mut writer = CheckpointWriter::new(epoch);
         for query in &mut job.queries {
+            if let Some(error) = query.check() {
+                job.in_flight.leave_out(query.id, error);
+            }
             query.write(&mut writer, &self.errors)?;
         }
         let batch = writer.finish();

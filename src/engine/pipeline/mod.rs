@@ -38,8 +38,16 @@ pub(crate) enum Command {
         /// Whether to write a last checkpoint.
         checkpoint: bool,
         /// Where the queries go.
-        reply: Reply<Result<Vec<Query>, EngineError>>,
+        reply: Reply<Released>,
     },
+}
+
+/// What a pipeline gives away when it ends.
+pub(crate) struct Released {
+    /// Its queries, stopped.
+    pub(crate) queries: Vec<Query>,
+    /// Why the last checkpoint failed, if it did; the queries are FAILED then.
+    pub(crate) outcome: Result<(), EngineError>,
 }
 
 /// How a pipeline is.

@@ -26,11 +26,7 @@ pub(super) fn take(
 ) -> Result<Vec<IntakeOutput>, EngineError> {
     let taken = query.take(now_us)?;
     for (intake, binding) in query.intakes.iter_mut().zip(&query.spec.sources) {
-        for row in intake
-            .pending_errors()
-            .iter_mut()
-            .filter(|row| row.source.is_empty())
-        {
+        for row in intake.new_errors() {
             row.source.clone_from(&binding.name);
             row.query.clone_from(&query.spec.name);
             parts.errors.add(row);

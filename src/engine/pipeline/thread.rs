@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
-use super::{Command, PipelineOptions, PipelineStatus, Reply, step};
+use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::query::intake::{Intake, IntakeOutput};
@@ -74,6 +74,7 @@ impl PipelineThread {
         let now_us = self.options.parts.clock.now_us();
         let mut moved = false;
         let mut taken = Vec::with_capacity(self.queries.len());
+        self.fail_sinks();
         for query in &mut self.queries {
             if query.failure.is_some() {
                 taken.push(None);
@@ -84,6 +85,7 @@ impl PipelineThread {
                     moved |= outputs
                         .iter()
                         .any(|output| output.moved || output.watermark_moved);
+                    query.is_dirty |= outputs.iter().any(|output| output.idle_changed);
                     taken.push(Some(outputs));
                 }
                 Err(error) => {
@@ -136,6 +138,18 @@ impl PipelineThread {
         }
     }
 
+    /// Stops the queries of sinks that have stopped, or whose rows no checkpoint can write.
+    fn fail_sinks(&mut self) {
+        let unwritten = self.in_flight.take_failures();
+        for query in &mut self.queries {
+            let written = unwritten.iter().find(|(id, _)| *id == query.spec.id);
+            let error = written.map(|(_, error)| error.clone());
+            if let Some(error) = error.or_else(|| query.output.sink_failure()) {
+                fail(query, error);
+            }
+        }
+    }
+
     fn publish(&self, prepared: Vec<Option<Prepared>>) {
         let _visible = self.options.parts.publish.write();
         for (query, prepared) in self.queries.iter().zip(prepared) {
@@ -149,7 +163,12 @@ impl PipelineThread {
 
     fn next_deadline(&self) -> Option<Instant> {
         let now_us = self.options.parts.clock.now_us();
-        let running = self.queries.iter().filter(|query| query.failure.is_none());
+        // While an outbox is full nothing is taken, so nothing changes before its sink has confirmed.
+        let is_blocked = self.blocked_by().is_some();
+        let running = self
+            .queries
+            .iter()
+            .filter(|query| query.failure.is_none() && !is_blocked);
         let changes = running
             .flat_map(|query| query.intakes.iter())
             .filter_map(|intake| intake.next_change_us(now_us));
@@ -164,9 +183,7 @@ impl PipelineThread {
     }
 
     fn is_dirty(&self) -> bool {
-        self.queries
-            .iter()
-            .any(|query| query.is_dirty || query.output.is_unrecorded())
+        self.queries.iter().any(has_news)
     }
 
     fn checkpoint_if_due(&mut self) {
@@ -175,22 +192,26 @@ impl PipelineThread {
         }
         let due = Instant::now() >= self.checkpoint_at && self.is_dirty();
         if due || !self.waiting.is_empty() {
-            self.checkpoint();
+            // A failure is in the queries and with those who wait for it.
+            let _ = self.checkpoint();
         }
     }
 
     /// Freezes what changed and hands it to the checkpoint thread.
-    fn checkpoint(&mut self) {
+    ///
+    /// # Errors
+    /// The last checkpoint failed: the queries are FAILED, and nothing is written.
+    fn checkpoint(&mut self) -> Result<(), EngineError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.checkpoint_at = Instant::now() + self.options.checkpoint_interval;
-        if let Some(error) = self.in_flight.failure() {
+        if let Some(error) = self.in_flight.take_failure() {
             waiting
                 .into_iter()
                 .for_each(|reply| drop(reply.send(Err(error.clone()))));
             self.queries
                 .iter_mut()
                 .for_each(|query| fail(query, error.clone()));
-            return;
+            return Err(error);
         }
         let started = Instant::now();
         let failed: Vec<ObjectId> = failed_queries(&self.queries)
@@ -209,6 +230,7 @@ impl PipelineThread {
             in_flight: Arc::clone(&self.in_flight),
         };
         self.options.checkpointer.submit(job);
+        Ok(())
     }
 
     /// False when the pipeline is released.
@@ -240,7 +262,9 @@ impl PipelineThread {
     fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
         // Queries that come from another pipeline wake this one from now on, and are running already.
         let is_new = !query.is_recorded;
-        query.start(&self.options.parts, &self.signal)?;
+        if query.failure.is_none() {
+            query.start(&self.options.parts, &self.signal)?;
+        }
         if query.failure.is_none() && (is_new || query.stages.needs_first_step()) {
             let first = if is_new {
                 step::content(&query, &self.queries)?
@@ -268,7 +292,7 @@ impl PipelineThread {
         Some(query)
     }
 
-    fn release(&mut self, checkpoint: bool) -> Result<Vec<Query>, EngineError> {
+    fn release(&mut self, checkpoint: bool) -> Released {
         let mut outcome = Ok(());
         if checkpoint {
             outcome = self.checkpoint_now();
@@ -284,14 +308,25 @@ impl PipelineThread {
         for reply in self.waiting.drain(..) {
             let _ = reply.send(Err(EngineError::new("57P01", "the pipeline has ended")));
         }
-        outcome.map(|()| std::mem::take(&mut self.queries))
+        Released {
+            queries: std::mem::take(&mut self.queries),
+            outcome,
+        }
     }
 
     fn checkpoint_now(&mut self) -> Result<(), EngineError> {
         self.in_flight.wait();
-        self.checkpoint();
+        self.checkpoint()?;
         self.in_flight.wait();
-        self.in_flight.failure().map_or(Ok(()), Err)
+        match self.in_flight.take_failure() {
+            Some(error) => {
+                self.queries
+                    .iter_mut()
+                    .for_each(|query| fail(query, error.clone()));
+                Err(error)
+            }
+            None => Ok(()),
+        }
     }
 
     fn status(&self) -> PipelineStatus {
@@ -357,12 +392,21 @@ fn fail(query: &mut Query, error: EngineError) {
             "query failed"
         );
         query.failure = Some(error);
+        query.output.end_subscriptions(query.failure.as_ref());
+        // The next checkpoint says of it whether it misses changes of what it reads.
+        query.is_dirty = true;
         query.stop();
     }
 }
 
+/// Whether a checkpoint would record anything of a query. Of one that failed only that it did: what its sink confirms is
+/// confirmed again after it was resumed.
+fn has_news(query: &Query) -> bool {
+    query.is_dirty || (query.failure.is_none() && query.output.is_unrecorded())
+}
+
 fn checkpoint_of(query: &mut Query, failed: &[ObjectId]) -> Option<FrozenQuery> {
-    let is_dirty = query.is_dirty || query.output.is_unrecorded();
+    let has_news = has_news(query);
     query.is_dirty = false;
-    is_dirty.then(|| FrozenQuery::freeze(query, failed))
+    has_news.then(|| FrozenQuery::freeze(query, failed))
 }

@@ -21,7 +21,7 @@ use highwater_storage::{ObjectId, progress};
 use self::header::QueryHeader;
 use self::intake::{Intake, IntakeOutput};
 use self::output::Output;
-use self::spec::{EngineParts, QuerySpec};
+use self::spec::{EngineParts, QuerySpec, Target};
 use self::stage::Stages;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -46,7 +46,8 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Builds the query with the state of its last checkpoint. Its readers start when [`Self::start`] is called.
+    /// Builds the query with the state of its last checkpoint. Its readers start when [`Self::start`] is called. One that
+    /// failed and has missed changes of what it reads is FAILED.
     ///
     /// # Errors
     /// State that does not fit the plan or cannot be read exactly (INV-6).
@@ -58,16 +59,13 @@ impl Query {
             .as_ref()
             .map(|query| QueryHeader::decode(&query.extra))
             .transpose()?;
-        if header.as_ref().is_some_and(|header| header.stale) {
-            return Err(EngineError::recovery(format!(
-                "\"{}\" failed and missed changes of what it reads",
-                spec.name
-            ))
-            .with_hint("Run ALTER MATERIALIZED VIEW … RESUME to build it again."));
-        }
+        let failure = header
+            .as_ref()
+            .is_some_and(|header| header.stale)
+            .then(|| stale(&spec));
         let mut stages = Stages::new(&spec, parts.shards.current_num_threads())?;
         let output = Output::open(&spec, parts, &found)?;
-        if found.query.is_some() {
+        if found.query.is_some() && failure.is_none() {
             stages.restore(spec.id, &found, snapshot.as_ref())?;
         }
         let mut intakes = Vec::with_capacity(spec.sources.len());
@@ -81,8 +79,8 @@ impl Query {
             stages,
             output,
             is_recorded: found.query.is_some(),
-            failure: None,
-            is_dirty: true,
+            is_dirty: failure.is_none(),
+            failure,
         })
     }
 
@@ -146,6 +144,21 @@ impl Query {
     pub(crate) fn watermark(&self) -> Option<i64> {
         self.stages.output_watermark()
     }
+}
+
+fn stale(spec: &QuerySpec) -> EngineError {
+    let what = match spec.target {
+        Target::View => "MATERIALIZED VIEW",
+        Target::Sink(_) => "SINK",
+    };
+    EngineError::new(
+        "55000",
+        format!("\"{}\" failed, and missed changes of what it reads", spec.name),
+    )
+    .with_hint(format!(
+        "Run ALTER {what} {} RESUME, which builds it anew.",
+        spec.name
+    ))
 }
 
 /// What a step changed in an upstream relation.

@@ -153,6 +153,13 @@ impl Output {
         }
     }
 
+    /// Tells the subscribers of a view that nothing more comes, and why.
+    pub(crate) fn end_subscriptions(&self, reason: Option<&EngineError>) {
+        if let (Self::View(view), Some(reason)) = (self, reason) {
+            view.subscribers.end(reason);
+        }
+    }
+
     /// Takes what changed since the last freeze.
     pub(crate) fn freeze(&self) -> FrozenOutput {
         match self {
@@ -164,6 +171,15 @@ impl Output {
     /// Whether there is something for a checkpoint that no step has made: confirmations of a sink.
     pub(crate) fn is_unrecorded(&self) -> bool {
         matches!(self, Self::Sink(sink) if sink.outbox.is_unrecorded())
+    }
+
+    /// The error for which a sink has stopped for good.
+    pub(crate) fn sink_failure(&self) -> Option<EngineError> {
+        let Self::Sink(sink) = self else { return None };
+        match sink.worker.as_ref()?.state() {
+            SinkState::Failed(error) => Some(error),
+            SinkState::Running | SinkState::Retrying(_) => None,
+        }
     }
 
     /// How a sink is.

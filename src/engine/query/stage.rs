@@ -14,7 +14,7 @@ use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
 use crate::engine::operators::aggregate::AggregateOperator;
-use crate::engine::operators::{FrozenState, Operator, StateAddress, StepContext, stateless};
+use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext, stateless};
 use crate::engine::status::OperatorStatus;
 
 /// The nodes of a plan that run in steps.
@@ -152,18 +152,22 @@ impl Stages {
         shards: &rayon::ThreadPool,
     ) -> Result<Vec<Delta>, EngineError> {
         let plan = Arc::clone(&self.plan);
+        let closed_to = self.watermarks.clone();
         for (id, node) in plan.nodes.iter().enumerate() {
-            let closed_to = self.watermarks[id];
-            self.watermarks[id] = self.watermark_of(id, upstream).max(closed_to);
+            self.watermarks[id] = self.watermark_of(id, upstream).max(closed_to[id]);
             if self.on_lane[id] {
                 continue;
             }
-            let context = StepContext {
-                closed_to,
-                watermark: self.watermarks[id],
-                shards,
-            };
-            let output = self.run(id, node, &outputs, upstream, &context)?;
+            let inputs: Vec<Input<'_>> = node
+                .inputs
+                .iter()
+                .map(|from| Input {
+                    deltas: outputs.get(from).map_or(&[], Vec::as_slice),
+                    closed_to: closed_to[*from],
+                    watermark: self.watermarks[*from],
+                })
+                .collect();
+            let output = self.run((id, node), &inputs, upstream, shards)?;
             outputs.insert(id, output);
         }
         self.has_stepped = true;
@@ -172,19 +176,15 @@ impl Stages {
 
     fn run(
         &mut self,
-        id: NodeId,
-        node: &PlanNode,
-        outputs: &HashMap<NodeId, Vec<Delta>>,
+        (id, node): (NodeId, &PlanNode),
+        inputs: &[Input<'_>],
         upstream: &HashMap<ObjectId, UpstreamChange>,
-        context: &StepContext<'_>,
+        shards: &rayon::ThreadPool,
     ) -> Result<Vec<Delta>, EngineError> {
         const NONE: &[Delta] = &[];
-        let input = |index: usize| {
-            let from = node.inputs.get(index).and_then(|from| outputs.get(from));
-            from.map_or(NONE, Vec::as_slice)
-        };
+        let all_deltas = || inputs.iter().flat_map(|input| input.deltas);
         let each = |run: &dyn Fn(&Delta) -> Result<Delta, EngineError>| {
-            let all = input(0).iter().map(run);
+            let all = all_deltas().map(run);
             all.filter(|delta| delta.as_ref().map_or(true, |delta| delta.num_rows() > 0))
                 .collect()
         };
@@ -204,7 +204,7 @@ impl Stages {
                 each(&|delta| stateless::window(*time, *kind, &node.schema, delta))
             }
             StreamOp::Union => {
-                let all: Vec<Delta> = (0..node.inputs.len()).flat_map(input).cloned().collect();
+                let all: Vec<Delta> = all_deltas().cloned().collect();
                 stateless::union(&node.schema, &all)
             }
             StreamOp::Aggregate(_) => {
@@ -212,7 +212,7 @@ impl Stages {
                     .operators
                     .get_mut(&id)
                     .expect("every aggregate has its operator");
-                operator.step(context, input(0))
+                operator.step(&StepContext { shards }, inputs)
             }
         }
     }

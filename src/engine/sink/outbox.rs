@@ -212,6 +212,11 @@ impl Outbox {
         self.state.lock().closed
     }
 
+    /// Lets a new thread deliver, after another one has ended.
+    pub(crate) fn open(&self) {
+        self.state.lock().closed = false;
+    }
+
     /// Lets the sink's thread end.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
@@ -275,7 +280,18 @@ impl Outbox {
 }
 
 impl FrozenOutbox {
-    /// Appends the rows and the deletions.
+    /// Encodes the rows, as far as the sink's thread has not.
+    ///
+    /// # Errors
+    /// A value that the format cannot carry.
+    pub(crate) fn encode(&self, encoder: &SharedEncoder) -> Result<(), EngineError> {
+        for chunk in &self.chunks {
+            chunk.records(encoder)?;
+        }
+        Ok(())
+    }
+
+    /// Appends the rows and the deletions, after [`Self::encode`].
     ///
     /// # Errors
     /// A value that the format cannot carry.

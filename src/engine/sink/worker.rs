@@ -51,6 +51,7 @@ impl SinkWorker {
         outbox: Arc<Outbox>,
         signal: Arc<Signal>,
     ) -> Result<Self, EngineError> {
+        outbox.open();
         let state = Arc::new(Mutex::new(SinkState::Running));
         let delivery = Delivery {
             name: name.to_owned(),
@@ -165,6 +166,10 @@ impl Delivery {
                 self.signal.raise();
             }
             *self.state.lock() = SinkState::Running;
+        } else if self.next > before
+            && let Some(trouble) = self.sink()?.trouble()
+        {
+            *self.state.lock() = SinkState::Retrying(trouble.into());
         }
         Ok(())
     }

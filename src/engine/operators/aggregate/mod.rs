@@ -35,7 +35,7 @@ use self::input::Prepared;
 use self::output::ShardOutput;
 use self::shard::Shard;
 use super::state::key::KeyLayout;
-use super::{FrozenState, Operator, OperatorStats, StateAddress, StepContext};
+use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
@@ -138,9 +138,13 @@ impl AggregateOperator {
         }
     }
 
-    fn prepare(&mut self, context: &StepContext<'_>, input: &[Delta]) -> Result<Vec<Prepared>, EngineError> {
+    fn prepare(
+        &mut self,
+        context: &StepContext<'_>,
+        input: &Input<'_>,
+    ) -> Result<Vec<Prepared>, EngineError> {
         let (layout, shards) = (&self.layout, self.shards.len());
-        let closed_to = context.closed_to;
+        let (closed_to, input) = (input.closed_to, input.deltas);
         let prepare = |delta: &Delta| Prepared::of(layout, delta, closed_to, shards);
         let rows: usize = input.iter().map(Delta::num_rows).sum();
         let prepared: Vec<_> = if rows > PARALLEL_ROWS && input.len() > 1 && shards > 1 {
@@ -158,9 +162,12 @@ impl AggregateOperator {
 }
 
 impl Operator for AggregateOperator {
-    fn step(&mut self, context: &StepContext<'_>, input: &[Delta]) -> Result<Vec<Delta>, EngineError> {
+    fn step(&mut self, context: &StepContext<'_>, inputs: &[Input<'_>]) -> Result<Vec<Delta>, EngineError> {
+        let [input] = inputs else {
+            return Err(EngineError::internal("an aggregate has one input"));
+        };
         let prepared = self.prepare(context, input)?;
-        let close_through = match (self.layout.windows, context.watermark) {
+        let close_through = match (self.layout.windows, input.watermark) {
             (Some(windows), Some(watermark)) => Some(watermark.saturating_sub(windows.add_us)),
             _ => None,
         };

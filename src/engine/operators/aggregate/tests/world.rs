@@ -19,7 +19,7 @@ use super::model::{BIGINT, COLUMNS, DECIMAL, FLAG, FLOAT, INTEGER, Row, TEXT, Va
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::operators::aggregate::AggregateOperator;
-use crate::engine::operators::{FrozenState, Operator, StateAddress, StepContext};
+use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext};
 
 const ADDRESS: StateAddress = StateAddress {
     object: ObjectId(7),
@@ -65,12 +65,13 @@ impl World {
         input: &[Delta],
         watermark: Option<i64>,
     ) -> Result<Vec<String>, EngineError> {
-        let context = StepContext {
+        let context = StepContext { shards: &self.pool };
+        let input = Input {
+            deltas: input,
             closed_to: self.watermark,
             watermark,
-            shards: &self.pool,
         };
-        let deltas = self.operator.step(&context, input)?;
+        let deltas = self.operator.step(&context, &[input])?;
         self.watermark = watermark;
         let mut lines = Vec::new();
         for (line, weight) in deltas.iter().flat_map(rows_of) {
@@ -100,12 +101,13 @@ impl World {
 
     /// One step whose output nobody looks at.
     pub(super) fn step_quietly(&mut self, input: &[Delta], watermark: Option<i64>) {
-        let context = StepContext {
+        let context = StepContext { shards: &self.pool };
+        let input = Input {
+            deltas: input,
             closed_to: self.watermark,
             watermark,
-            shards: &self.pool,
         };
-        self.operator.step(&context, input).unwrap();
+        self.operator.step(&context, &[input]).unwrap();
         self.watermark = watermark;
     }
 

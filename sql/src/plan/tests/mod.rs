@@ -1,6 +1,7 @@
 //! Plans over a small catalog, as EXPLAIN shows them.
 
 mod batch;
+mod messages;
 mod refusals;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use crate::catalog::{
     ColumnDef, ColumnOrigin, MaterializedViewDef, Object, ObjectBody, ObjectId, SourceDef, ViewDef,
     WatermarkDef,
 };
-use crate::plan::explain::explain;
 use crate::parse::parse_query;
+use crate::plan::explain::explain;
 use crate::statement::Include;
 use crate::stream_plan::{StreamOp, WindowKind};
 

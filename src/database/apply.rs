@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_connectors::options::OptionMap;
 use highwater_connectors::registry::Registry;
 use highwater_connectors::source::Probe;
 use highwater_sql::catalog::{
     Catalog, MaterializedViewDef, NewName, Object, ObjectBody, ObjectId, SinkDef, ViewDef,
 };
-use highwater_sql::resolve::{resolve_sink, resolve_source};
-use highwater_sql::statement::{CreateSource, Drop, ObjectKind, Parsed, Statement};
+use highwater_sql::resolve::{SinkTarget, resolve_sink, resolve_source};
+use highwater_sql::statement::{CreateSink, CreateSource, Drop, ObjectKind, Parsed, Statement};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_sql::{plan, show};
 use highwater_storage::catalog::{self, CatalogRow};
@@ -28,6 +29,32 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
+/// What objects are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run them: the environment must have what their options name, and the options must work.
+    Run,
+    /// To look at what is recorded: nothing is opened, so options may stay as they are written.
+    Look,
+}
+
+impl Purpose {
+    fn variable(self, name: &str) -> Option<String> {
+        match self {
+            Self::Run => environment(name),
+            Self::Look => environment(name).or_else(|| Some(format!("${{{name}}}"))),
+        }
+    }
+
+    /// What was checked; where nothing runs, what is written does as well.
+    fn settled<T>(self, checked: Result<T>, written: impl FnOnce() -> T) -> Result<T> {
+        match self {
+            Self::Run => checked,
+            Self::Look => Ok(checked.unwrap_or_else(|_| written())),
+        }
+    }
+}
+
 /// What the statement that makes an object says, against the objects that are there, and what it depends on. Asks nobody.
 ///
 /// # Errors
@@ -37,16 +64,15 @@ pub(super) fn body_of(
     registry: &Registry,
     parsed: &Parsed,
     probe: Option<&Probe>,
+    purpose: Purpose,
 ) -> Result<(ObjectBody, Vec<String>)> {
     match &parsed.statement {
         Statement::CreateSource(source) => {
             let found = probe.and_then(|probe| probe.columns.as_deref());
-            let resolved = resolve_source(source, &environment, found)?;
-            plan::check_source(&resolved.def)?;
-            Ok((
-                ObjectBody::Source(checked_source(registry, resolved.def)?),
-                Vec::new(),
-            ))
+            let def = resolve_source(source, &|name| purpose.variable(name), found)?.def;
+            plan::check_source(&def)?;
+            let checked = purpose.settled(checked_source(registry, def.clone()), || def)?;
+            Ok((ObjectBody::Source(checked), Vec::new()))
         }
         Statement::CreateView(view) => {
             let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
@@ -64,37 +90,51 @@ pub(super) fn body_of(
             };
             Ok((ObjectBody::MaterializedView(body), planned.depends_on))
         }
-        Statement::CreateSink(sink) => {
-            let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
-            let target = resolve_sink(sink, &planned.plan.root().schema, &environment)?;
-            let names: Vec<String> = target
-                .primary_key
-                .iter()
-                .map(|column| planned.plan.root().schema.field(*column).name().clone())
-                .collect();
-            let mut stream = planned.plan;
-            stream
-                .notices
-                .extend(plan::plan_sink_checks(&stream, target.upsert, &names)?.notices);
-            let mut options = target.options;
-            options.extend(target.encode_options);
-            let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;
-            let options = highwater_connectors::options::validate(&specs, &options)?;
-            let connector = registry.sink(&target.connector)?;
-            connector.validate(&only_of(connector.options(), &options))?;
-            let body = SinkDef {
-                plan: Arc::new(stream),
-                connector: target.connector,
-                options,
-                upsert: target.upsert,
-                primary_key: target.primary_key,
-                encode: target.encode,
-                encode_options: Default::default(),
-            };
-            Ok((ObjectBody::Sink(body), planned.depends_on))
-        }
+        Statement::CreateSink(sink) => sink_body(objects, registry, sink, purpose),
         _ => Err(Error::new("XX000", "the statement makes no object")),
     }
+}
+
+fn sink_body(
+    objects: &Catalog,
+    registry: &Registry,
+    sink: &CreateSink,
+    purpose: Purpose,
+) -> Result<(ObjectBody, Vec<String>)> {
+    let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
+    let schema = &planned.plan.root().schema;
+    let mut target = resolve_sink(sink, schema, &|name| purpose.variable(name))?;
+    let names: Vec<String> = target
+        .primary_key
+        .iter()
+        .map(|column| schema.field(*column).name().clone())
+        .collect();
+    let mut stream = planned.plan;
+    let notices = plan::plan_sink_checks(&stream, target.upsert, &names)?.notices;
+    stream.notices.extend(notices);
+    target.options.append(&mut target.encode_options);
+    let place = sink.with.get("connector").map(|given| given.position);
+    let checked = checked_sink_options(registry, &target).map_err(|error| error.at(place));
+    let options = purpose.settled(checked, || target.options.clone())?;
+    let body = SinkDef {
+        plan: Arc::new(stream),
+        connector: target.connector,
+        options,
+        upsert: target.upsert,
+        primary_key: target.primary_key,
+        encode: target.encode,
+        encode_options: Default::default(),
+    };
+    Ok((ObjectBody::Sink(body), planned.depends_on))
+}
+
+/// A sink's options, checked and under their canonical names.
+fn checked_sink_options(registry: &Registry, target: &SinkTarget) -> Result<OptionMap> {
+    let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;
+    let options = highwater_connectors::options::validate(&specs, &target.options)?;
+    let connector = registry.sink(&target.connector)?;
+    connector.validate(&only_of(connector.options(), &options))?;
+    Ok(options)
 }
 
 impl Database {
@@ -111,6 +151,7 @@ impl Database {
             &self.shared.registry,
             parsed,
             Some(&probe),
+            Purpose::Run,
         )?;
         let resolved = resolve_source(source, &environment, probe.columns.as_deref())?;
         let draft = Draft {
@@ -142,13 +183,12 @@ impl Database {
     }
 
     fn fixed_columns(&self, source: &CreateSource) -> Result<Option<arrow::datatypes::SchemaRef>> {
-        let Some(name) = source.with.get("connector") else {
-            return Ok(None);
-        };
-        let Ok(connector) = self.shared.registry.source(&name.text) else {
-            return Ok(None);
-        };
         let options = highwater_sql::options::interpolate_all(&source.with, &environment)?;
+        let (Some(name), Some(given)) = (options.get("connector"), source.with.get("connector")) else {
+            return Ok(None);
+        };
+        let connector = self.shared.registry.source(&name.trim().to_lowercase());
+        let connector = connector.map_err(|error| Error::from(error).at(Some(given.position)))?;
         Ok(connector.fixed_schema(&options))
     }
 
@@ -199,7 +239,13 @@ impl Database {
         if let Some(done) = self.skip_existing(TAG, &sink.name, sink.if_not_exists)? {
             return Ok(done);
         }
-        let (body, _) = body_of(&self.shared.catalog(), &self.shared.registry, parsed, None)?;
+        let (body, _) = body_of(
+            &self.shared.catalog(),
+            &self.shared.registry,
+            parsed,
+            None,
+            Purpose::Run,
+        )?;
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
@@ -219,7 +265,13 @@ impl Database {
         name: &str,
         skip: bool,
     ) -> Result<Outcome> {
-        let (body, depends_on) = body_of(&self.shared.catalog(), &self.shared.registry, parsed, None)?;
+        let (body, depends_on) = body_of(
+            &self.shared.catalog(),
+            &self.shared.registry,
+            parsed,
+            None,
+            Purpose::Run,
+        )?;
         let notices = match &body {
             ObjectBody::MaterializedView(view) => view.plan.notices.clone(),
             ObjectBody::Sink(sink) => sink.plan.notices.clone(),

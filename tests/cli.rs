@@ -490,3 +490,163 @@ fn the_demo_proves_itself_after_its_crash() {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
 }
+
+#[test]
+fn a_statement_on_standard_input_runs_as_soon_as_it_is_complete() {
+    let mut child = highwater(&["--format", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut running = Running(child);
+    let mut line = |expected: &str| {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, expected);
+    };
+    // The byte order mark that some editors write says nothing.
+    stdin.write_all("\u{feff}SELECT 1 AS a;\n".as_bytes()).unwrap();
+    line("a\n");
+    line("1\n");
+    stdin.write_all(b"SELECT ';' AS b,\n 2").unwrap();
+    stdin.write_all(b" AS c;\n\\echo done\n").unwrap();
+    line("b,c\n");
+    line(";,2\n");
+    line("done\n");
+    stdin.write_all(b"SELECT 3 AS d").unwrap();
+    drop(stdin);
+    line("d\n");
+    line("3\n");
+    assert!(running.0.wait().unwrap().success());
+}
+
+#[test]
+fn the_byte_order_mark_of_a_file_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.sql");
+    std::fs::write(&file, "\u{feff}SELECT 1 AS n;\nSELECT nothing;").unwrap();
+    let output = run(&["--format", "csv", "-f", text(&file)]);
+    assert_eq!(out(&output), "n\n1\n");
+    assert!(
+        err(&output).contains("a.sql:2: ERROR:  column \"nothing\""),
+        "{}",
+        err(&output)
+    );
+}
+
+#[test]
+fn an_unknown_connector_is_refused_with_the_one_that_was_meant() {
+    let told = bad(&["-c", "CREATE SOURCE s WITH (connector = 'nexmarx')"]);
+    assert_eq!(
+        told,
+        "ERROR:  unknown source connector \"nexmarx\"\n\
+         LINE 1: CREATE SOURCE s WITH (connector = 'nexmarx')\n\
+         \x20                             ^\n\
+         HINT:  Did you mean \"nexmark\"?\n"
+    );
+    let told = bad(&["-c", "CREATE SOURCE s WITH (topic = 't')"]);
+    assert!(
+        told.starts_with("ERROR:  source \"s\" has no connector"),
+        "{told}"
+    );
+}
+
+#[test]
+fn lists_are_shown_under_their_names() {
+    let csv = |sql: &str| good(&["--format", "csv", "-c", COUNT_SQL, "-c", sql]);
+    let queries = csv("SHOW QUERIES");
+    assert!(queries.starts_with("name,kind,state,"), "{queries}");
+    assert!(queries.contains("\ntotals,materialized view,"), "{queries}");
+    assert_eq!(csv("SHOW JOBS").lines().count(), queries.lines().count());
+    let operators = csv("SELECT operator FROM hw.operators");
+    assert_eq!(operators, "operator\n\"Aggregate: count(*), min(price)\"\n");
+    let options = csv("SHOW OPTIONS");
+    assert!(options.contains("\nkafka source,topic,"), "{options}");
+    assert!(csv("SHOW OPTIONS FOR nexmark").contains("\nsource,event.num,"));
+    assert!(csv("SHOW ALL").contains("\ntimezone,UTC\n"));
+}
+
+#[test]
+fn a_read_only_look_needs_no_environment_and_lists_what_does_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    std::fs::write(&file, COUNT_SQL.replace("'1000'", "'${HIGHWATER_TEST_EVENTS}'")).unwrap();
+    let ran = highwater(&["run", text(&file), "--data", text(&data)])
+        .env("HIGHWATER_TEST_EVENTS", "1000")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ran = finish(ran);
+    assert_eq!(ran.status.code(), Some(0), "{}", err(&ran));
+
+    let look = |sql: &str| good(&[text(&data), "--read-only", "--format", "csv", "-c", sql]);
+    assert_eq!(
+        look("SELECT name, kind, state, rows FROM hw.queries"),
+        "name,kind,state,rows\ntotals,materialized view,NOT RUNNING,\n"
+    );
+    assert_eq!(look("SELECT DISTINCT paused FROM hw.lanes"), "paused\n\n");
+    assert_eq!(look("SELECT n FROM totals"), "n\n1000\n");
+    assert_eq!(
+        look("SELECT queries, epoch > 0 AS written FROM hw.checkpoints"),
+        "queries,written\ntotals,true\n"
+    );
+    assert!(look("SHOW CREATE bids").contains("${HIGHWATER_TEST_EVENTS}"));
+
+    let told = bad(&[text(&data), "--read-only", "-c", "CREATE VIEW v AS SELECT 1"]);
+    assert!(
+        told.contains("cannot execute CREATE VIEW in a read-only database"),
+        "{told}"
+    );
+    assert!(!told.contains("nother process holds"), "{told}");
+}
+
+#[test]
+fn a_run_says_which_queries_failed_and_the_others_catch_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("a.sql"), dir.path().join("db"));
+    let failing = "\nCREATE MATERIALIZED VIEW broken AS SELECT sum(price / (price - price)) AS s FROM bids;";
+    std::fs::write(&file, format!("{COUNT_SQL}{failing}")).unwrap();
+    let output = run(&["run", text(&file), "--data", text(&data), "--until-caught-up"]);
+    let told = err(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("highwater: query \"broken\" has failed: division by zero (22012)"),
+        "{told}"
+    );
+    assert!(
+        told.contains("highwater: 1 of 2 queries failed, the others have caught up"),
+        "{told}"
+    );
+    assert_eq!(
+        good(&[
+            text(&data),
+            "--read-only",
+            "--format",
+            "csv",
+            "-c",
+            "SELECT n FROM totals"
+        ]),
+        "n\n1000\n"
+    );
+}
+
+#[test]
+fn a_show_create_statement_makes_the_same_source_again() {
+    let create = "CREATE SOURCE s (a integer, b character varying, c timestamp with time zone, d decimal(10, 2), e double precision[]) \
+                  WITH (connector = 'memory', topic = 't') FORMAT PLAIN ENCODE JSON";
+    let shown = |sql: &str| {
+        let json = good(&["--format", "json", "-c", sql, "-c", "SHOW CREATE s"]);
+        let (_, text) = json.split_once("\"create_statement\":\"").unwrap();
+        text.trim_end().trim_end_matches("\"}").replace("\\n", "\n")
+    };
+    let first = shown(create);
+    assert!(
+        first
+            .contains("a INT,\n  b VARCHAR,\n  c TIMESTAMPTZ,\n  d NUMERIC(10,2),\n  e DOUBLE PRECISION[]\n"),
+        "{first}"
+    );
+    assert_eq!(shown(&first), first);
+}

@@ -171,7 +171,7 @@ fn unknown(specs: &[OptionSpec], name: &str) -> ConnectorError {
     let error = ConnectorError::invalid(format!("unknown option \"{name}\""));
     match nearest(name, names) {
         Some(near) => error.with_hint(format!("Did you mean \"{near}\"?")),
-        None => error.with_hint("SHOW OPTIONS lists the options and what they do."),
+        None => error.with_hint("SHOW OPTIONS FOR and the connector lists the options and what they do."),
     }
 }
 
@@ -494,7 +494,7 @@ mod tests {
         let hint = refused(&[("topic", "t"), ("zzz", "1")]).hint;
         assert_eq!(
             hint.as_deref(),
-            Some("SHOW OPTIONS lists the options and what they do.")
+            Some("SHOW OPTIONS FOR and the connector lists the options and what they do.")
         );
     }
 

@@ -49,6 +49,26 @@ pub enum SqlState {
     NumericValueOutOfRange,
     /// 22P02
     InvalidTextRepresentation,
+    /// 22007
+    InvalidDatetimeFormat,
+    /// 22008
+    DatetimeFieldOverflow,
+    /// 2201B
+    InvalidRegularExpression,
+    /// 2201F
+    InvalidArgumentForPowerFunction,
+    /// 2201W
+    InvalidRowCountInLimit,
+    /// 2201X
+    InvalidRowCountInOffset,
+    /// 21000
+    CardinalityViolation,
+    /// 22000, where no closer code of its class is known
+    DataException,
+    /// 53200
+    OutOfMemory,
+    /// 58030
+    IoError,
     /// 42000, where no closer code of its class is known
     InvalidStatement,
     /// XX000
@@ -82,6 +102,16 @@ impl SqlState {
             Self::DivisionByZero => "22012",
             Self::NumericValueOutOfRange => "22003",
             Self::InvalidTextRepresentation => "22P02",
+            Self::InvalidDatetimeFormat => "22007",
+            Self::DatetimeFieldOverflow => "22008",
+            Self::InvalidRegularExpression => "2201B",
+            Self::InvalidArgumentForPowerFunction => "2201F",
+            Self::InvalidRowCountInLimit => "2201W",
+            Self::InvalidRowCountInOffset => "2201X",
+            Self::CardinalityViolation => "21000",
+            Self::DataException => "22000",
+            Self::OutOfMemory => "53200",
+            Self::IoError => "58030",
             Self::InvalidStatement => "42000",
             Self::InternalError => "XX000",
         }

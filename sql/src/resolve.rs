@@ -36,6 +36,7 @@ pub fn resolve_source(
     lookup: Lookup<'_>,
     found: Option<&Schema>,
 ) -> Result<ResolvedSource, SqlError> {
+    let (connector, options) = connector_options(&statement.with, "source", &statement.name, lookup)?;
     let statement = with_found_columns(statement, found)?;
     let columns = statement
         .columns
@@ -43,7 +44,6 @@ pub fn resolve_source(
         .map(column_def)
         .collect::<Result<Vec<_>, _>>()?;
     let watermark = watermark_def(&statement, &columns)?;
-    let (connector, options) = connector_options(&statement.with, "source", &statement.name, lookup)?;
     let def = SourceDef {
         columns,
         watermark,

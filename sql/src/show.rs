@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::options::is_reference;
 use crate::parse::{is_reserved, offset_of, tokenize};
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, arrow_type, sql_type_name};
 use crate::statement::{
     CreateSource, Include, Parsed, SourceColumn, SourceColumnKind, Statement, WithOptions,
 };
@@ -49,7 +52,7 @@ pub fn definition_of_source(source: &CreateSource) -> String {
         if let SourceColumnKind::Include(what) = &column.kind {
             let _ = write!(text, "\nINCLUDE {}", include(what));
             if let Some(data_type) = &column.data_type {
-                let _ = write!(text, " {data_type}");
+                let _ = write!(text, " {}", type_of(data_type));
             }
             let _ = write!(text, " AS {}", name(&column.name));
         }
@@ -74,7 +77,7 @@ pub fn definition_of_source(source: &CreateSource) -> String {
 fn column(column: &SourceColumn) -> String {
     let mut text = name(&column.name);
     if let Some(data_type) = &column.data_type {
-        let _ = write!(text, " {data_type}");
+        let _ = write!(text, " {}", type_of(data_type));
     }
     match &column.kind {
         SourceColumnKind::Field => {}
@@ -91,7 +94,37 @@ fn column(column: &SourceColumn) -> String {
     text
 }
 
-fn include(what: &Include) -> String {
+/// The type as the dialect documents it, whichever of its names was written.
+fn type_of(data_type: &ast::DataType) -> String {
+    match arrow_type(data_type) {
+        Ok(meant) => type_name(&meant),
+        Err(_) => data_type.to_string(),
+    }
+}
+
+fn type_name(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Int32 => "INT".to_owned(),
+        DataType::Utf8 => "VARCHAR".to_owned(),
+        DataType::Time64(_) => "TIME".to_owned(),
+        DataType::Timestamp(_, None) => "TIMESTAMP".to_owned(),
+        DataType::Timestamp(_, Some(_)) => "TIMESTAMPTZ".to_owned(),
+        DataType::Decimal128(DECIMAL_DIGITS, DECIMAL_SCALE) => "NUMERIC".to_owned(),
+        DataType::Decimal128(precision, scale) => format!("NUMERIC({precision},{scale})"),
+        DataType::List(item) => format!("{}[]", type_name(item.data_type())),
+        DataType::Struct(fields) => {
+            let fields = fields
+                .iter()
+                .map(|field| format!("{} {}", name(field.name()), type_name(field.data_type())));
+            format!("STRUCT<{}>", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => sql_type_name(other).to_uppercase(),
+    }
+}
+
+/// What INCLUDE takes, as it is written.
+#[must_use]
+pub fn include(what: &Include) -> String {
     match what {
         Include::Key => "key".to_owned(),
         Include::Partition => "partition".to_owned(),

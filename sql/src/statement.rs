@@ -273,12 +273,14 @@ pub enum Show {
     Lanes(Option<String>),
     /// `SHOW WATERMARKS`
     Watermarks,
-    /// `SHOW JOBS`
-    Jobs,
-    /// `SHOW OPTIONS FOR connector`
-    Options(String),
+    /// `SHOW QUERIES | OPERATORS | …`: the system table of this name. `SHOW JOBS` is `SHOW QUERIES`.
+    System(&'static str),
+    /// `SHOW OPTIONS [FOR connector]`
+    Options(Option<String>),
     /// `SHOW setting`
     Setting(String),
+    /// `SHOW ALL`: all settings.
+    Settings,
 }
 
 /// `SUBSCRIBE [TO] name | (query)`

@@ -1,6 +1,7 @@
 //! A client of one database: runs statements and backslash commands, and shows what they give.
 
 use std::io::Write as _;
+use std::ops::Range;
 use std::time::Instant;
 
 use super::failure::{Failure, Place, write_error, write_notice};
@@ -59,6 +60,14 @@ impl Client {
     /// # Errors
     /// [`Failure::Told`] after an error; an output that takes no more.
     pub(super) async fn run_script(&mut self, script: &Script) -> Result<Next, Failure> {
+        self.run_part(script, 0..script.text.len()).await
+    }
+
+    /// Runs a part of a script, as [`Self::run_script`] runs all of it.
+    ///
+    /// # Errors
+    /// As [`Self::run_script`].
+    pub(super) async fn run_part(&mut self, script: &Script, part: Range<usize>) -> Result<Next, Failure> {
         if self.includes == INCLUDES_MAX {
             let error = Error::new(
                 "54001",
@@ -67,7 +76,7 @@ impl Client {
             return Err(error.into());
         }
         let mut ready = Vec::new();
-        for piece in script.pieces() {
+        for piece in script.pieces_in(part) {
             match piece {
                 Piece::Command(range) => ready.push(Ready::Command(script.text[range].trim())),
                 Piece::Sql(range) => {

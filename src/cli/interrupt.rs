@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Whether somebody pressed Ctrl-C. Clones share it.
@@ -16,6 +17,8 @@ pub(super) struct Interrupt {
 struct Shared {
     pressed: AtomicBool,
     wake: Notify,
+    /// The prompt that is shown while a line is read from a terminal that cannot edit.
+    prompt: Mutex<Option<String>>,
 }
 
 impl Interrupt {
@@ -27,6 +30,10 @@ impl Interrupt {
             while tokio::signal::ctrl_c().await.is_ok() {
                 // The terminal has shown ^C: what is told next starts on a line of its own.
                 let _ = writeln!(std::io::stderr());
+                if let Some(prompt) = interrupt.shared.prompt.lock().as_deref() {
+                    let mut stdout = std::io::stdout().lock();
+                    let _ = write!(stdout, "{prompt}").and_then(|()| stdout.flush());
+                }
                 interrupt.shared.pressed.store(true, Ordering::Release);
                 interrupt.shared.wake.notify_waiters();
             }
@@ -36,6 +43,11 @@ impl Interrupt {
     /// Forgets what was pressed before: a new statement starts.
     pub(super) fn clear(&self) {
         self.shared.pressed.store(false, Ordering::Release);
+    }
+
+    /// Shows `prompt` again when it is pressed: a line is being read. A terminal that edits lines takes Ctrl-C itself.
+    pub(super) fn set_prompt(&self, prompt: Option<String>) {
+        *self.shared.prompt.lock() = prompt;
     }
 
     /// Whether it was pressed since [`Self::clear`].

@@ -1,11 +1,16 @@
 //! Scripts: SQL with backslash commands between its statements.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _, StdinLock};
 use std::ops::Range;
 use std::path::Path;
 
 use super::failure::Failure;
 use crate::sql::parse::is_complete;
+
+/// What errors call standard input.
+const STDIN_NAME: &str = "<stdin>";
+/// The byte order mark, which says nothing in UTF-8.
+const MARK: char = '\u{feff}';
 
 /// A text that was read from somewhere.
 #[derive(Debug)]
@@ -39,7 +44,7 @@ impl Script {
         let text = text.map_err(|error| Failure::file(format!("read \"{name}\""), error))?;
         Ok(Self {
             name: Some(name),
-            text,
+            text: without_mark(text),
         })
     }
 
@@ -52,8 +57,8 @@ impl Script {
         let read = std::io::stdin().read_to_string(&mut text);
         read.map_err(|error| Failure::file("read standard input", error))?;
         Ok(Self {
-            name: Some("<stdin>".to_owned()),
-            text,
+            name: Some(STDIN_NAME.to_owned()),
+            text: without_mark(text),
         })
     }
 
@@ -65,12 +70,17 @@ impl Script {
         }
     }
 
-    /// Its statements and backslash commands in order. A line with a backslash inside a statement belongs to it.
+    /// Its statements and backslash commands in order.
     pub(super) fn pieces(&self) -> Vec<Piece> {
+        self.pieces_in(0..self.text.len())
+    }
+
+    /// The statements and backslash commands of a part. A line with a backslash inside a statement belongs to it.
+    pub(super) fn pieces_in(&self, part: Range<usize>) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let mut sql_from = 0;
-        let mut at = 0;
-        for line in self.text.split_inclusive('\n') {
+        let mut sql_from = part.start;
+        let mut at = part.start;
+        for line in self.text[part.clone()].split_inclusive('\n') {
             let (start, end) = (at, at + line.len());
             at = end;
             if line.trim_start().starts_with('\\') && is_between(&self.text[sql_from..start]) {
@@ -79,9 +89,65 @@ impl Script {
                 sql_from = end;
             }
         }
-        push_sql(&self.text, sql_from..self.text.len(), &mut pieces);
+        push_sql(&self.text, sql_from..part.end, &mut pieces);
         pieces
     }
+}
+
+/// Standard input as it comes: what is complete can run before the rest is there.
+pub(super) struct Piped {
+    /// What was read so far.
+    pub(super) script: Script,
+    input: StdinLock<'static>,
+    /// Where the part begins that is not complete yet.
+    open_from: usize,
+}
+
+impl Piped {
+    /// Has read nothing yet.
+    pub(super) fn stdin() -> Self {
+        Self {
+            script: Script {
+                name: Some(STDIN_NAME.to_owned()),
+                text: String::new(),
+            },
+            input: std::io::stdin().lock(),
+            open_from: 0,
+        }
+    }
+
+    /// Waits for the next statements or backslash command, as bytes of the script; none at the end of the input.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not UTF-8.
+    pub(super) fn next_part(&mut self) -> Result<Option<Range<usize>>, Failure> {
+        loop {
+            let start = self.script.text.len();
+            let read = self.input.read_line(&mut self.script.text);
+            let read = read.map_err(|error| Failure::file("read standard input", error))?;
+            if start == 0 && self.script.text.starts_with(MARK) {
+                self.script.text.remove(0);
+            }
+            let text = &self.script.text;
+            let (open, line) = (&text[self.open_from..start], &text[start..]);
+            let is_command = line.trim_start().starts_with('\\') && is_between(open);
+            let is_whole =
+                read == 0 || is_command || (line.contains(';') && is_complete(&text[self.open_from..]));
+            if is_whole {
+                let part = self.open_from..text.len();
+                self.open_from = part.end;
+                return Ok((read > 0 || !part.is_empty()).then_some(part));
+            }
+        }
+    }
+}
+
+/// A text without the mark that some editors begin a file with.
+fn without_mark(mut text: String) -> String {
+    if text.starts_with(MARK) {
+        text.remove(0);
+    }
+    text
 }
 
 /// Whether a text ends between two statements: an empty statement behind it changes nothing.

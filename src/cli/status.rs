@@ -46,10 +46,12 @@ pub(super) struct SourceStatus {
 pub(super) struct QueryStatus {
     /// Its name.
     pub(super) name: String,
-    /// RUNNING, ENDED or FAILED.
+    /// RUNNING, ENDED, FAILED or NOT RUNNING.
     pub(super) state: String,
     /// Why it failed, with the SQLSTATE.
     pub(super) error: Option<String>,
+    /// The circumstances of that, as a sentence.
+    pub(super) detail: Option<String>,
     /// Rows that came too late for it.
     pub(super) late_rows: i64,
 }
@@ -228,6 +230,7 @@ fn query_status(row: Row<'_>) -> QueryStatus {
         name: row.text("name").unwrap_or_default(),
         state: row.text("state").unwrap_or_default(),
         error,
+        detail: row.text("detail"),
         late_rows: row.int("late_rows").unwrap_or(0),
     }
 }

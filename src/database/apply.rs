@@ -3,92 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use highwater_connectors::registry::Registry;
+use arrow::datatypes::SchemaRef;
 use highwater_connectors::source::Probe;
-use highwater_sql::catalog::{Catalog, MaterializedViewDef, NewName, ObjectBody, SinkDef, ViewDef};
-use highwater_sql::resolve::{ResolvedSource, resolve_sink, resolve_source};
+use highwater_sql::catalog::{NewName, ObjectBody};
+use highwater_sql::show;
 use highwater_sql::statement::{CreateSource, Parsed, Statement};
-use highwater_sql::{plan, show};
 
+use super::body::{Purpose, body_of, environment, source_of};
 use super::change::{Draft, IfTaken, Reads};
-use super::specs::{checked_source, facts_of, only_of, sink_options};
+use super::specs::{facts_of, only_of};
 use super::{Database, Shared};
 use crate::error::{Error, Result};
 use crate::outcome::{Notice, Outcome};
 
 /// The longest that a statement looks at the outside world.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Reads `${NAME}` from the environment of the process.
-pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
-/// What the statement that makes an object says, against the objects that are there, and what it depends on. Asks nobody.
-///
-/// # Errors
-/// What the statement reports.
-pub(super) fn body_of(
-    objects: &Catalog,
-    registry: &Registry,
-    parsed: &Parsed,
-) -> Result<(ObjectBody, Vec<String>)> {
-    match &parsed.statement {
-        Statement::CreateSource(source) => {
-            let resolved = source_of(registry, source, None)?;
-            Ok((ObjectBody::Source(resolved.def), Vec::new()))
-        }
-        Statement::CreateView(view) => {
-            let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
-            let body = ViewDef {
-                schema: planned.schema,
-                query: view.query.to_string(),
-            };
-            Ok((ObjectBody::View(body), planned.depends_on))
-        }
-        Statement::CreateMaterializedView(view) => {
-            let planned = plan::plan_view(objects, &view.query, &view.columns, view.emit_on_window_close)?;
-            let body = MaterializedViewDef {
-                plan: Arc::new(planned.plan),
-                query: view.query.to_string(),
-            };
-            Ok((ObjectBody::MaterializedView(body), planned.depends_on))
-        }
-        Statement::CreateSink(sink) => {
-            let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
-            let target = resolve_sink(sink, &planned.plan.root().schema, &environment)?;
-            let mut stream = planned.plan;
-            let notices = plan::plan_sink_checks(&stream, target.upsert, &target.primary_key)?;
-            stream.notices.extend(notices);
-            let mut options = target.options;
-            options.extend(target.encode_options);
-            let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;
-            let options = highwater_connectors::options::validate(&specs, &options)?;
-            let connector = registry.sink(&target.connector)?;
-            connector.validate(&only_of(connector.options(), &options))?;
-            let body = SinkDef {
-                plan: Arc::new(stream),
-                connector: target.connector,
-                options,
-                upsert: target.upsert,
-                primary_key: target.primary_key,
-                encode: target.encode,
-                encode_options: Default::default(),
-            };
-            Ok((ObjectBody::Sink(body), planned.depends_on))
-        }
-        _ => Err(Error::new("XX000", "the statement makes no object")),
-    }
-}
-
-/// What `CREATE SOURCE` says; `found` are the columns of a source that declares none.
-fn source_of(registry: &Registry, source: &CreateSource, found: Option<&Schema>) -> Result<ResolvedSource> {
-    let mut resolved = resolve_source(source, &environment, found)?;
-    plan::check_source(&resolved.def)?;
-    resolved.def = checked_source(registry, resolved.def)?;
-    Ok(resolved)
-}
 
 impl Database {
     /// `CREATE SOURCE`
@@ -100,7 +29,12 @@ impl Database {
             return Ok(done);
         }
         let probe = self.probe_source(source).await?;
-        let resolved = source_of(&self.shared.registry, source, probe.columns.as_deref())?;
+        let resolved = source_of(
+            &self.shared.registry,
+            source,
+            probe.columns.as_deref(),
+            Purpose::Run,
+        )?;
         let draft = Draft {
             name: source.name.clone(),
             definition: resolved.definition,
@@ -117,7 +51,13 @@ impl Database {
     async fn probe_source(&self, source: &CreateSource) -> Result<Probe> {
         let registry = &self.shared.registry;
         // A first look at the statement alone: what is wrong with it must not cost a connection.
-        let draft = source_of(registry, source, self.fixed_columns(source)?.as_deref())?.def;
+        let draft = source_of(
+            registry,
+            source,
+            self.fixed_columns(source)?.as_deref(),
+            Purpose::Run,
+        )?
+        .def;
         let connector = Arc::clone(registry.source(&draft.connector)?);
         let options = only_of(connector.options(), &draft.options);
         let fixed = connector.fixed_schema(&options);
@@ -132,13 +72,12 @@ impl Database {
         if !source.wants_columns() {
             return Ok(None);
         }
-        let Some(name) = source.with.get("connector") else {
-            return Ok(None);
-        };
-        let Ok(connector) = self.shared.registry.source(&name.text) else {
-            return Ok(None);
-        };
         let options = highwater_sql::options::interpolate_all(&source.with, &environment)?;
+        let (Some(name), Some(given)) = (options.get("connector"), source.with.get("connector")) else {
+            return Ok(None);
+        };
+        let connector = self.shared.registry.source(&name.trim().to_lowercase());
+        let connector = connector.map_err(|error| Error::from(error).at(Some(given.position)))?;
         Ok(connector.fixed_schema(&options))
     }
 
@@ -195,7 +134,12 @@ impl Database {
         if let Some(done) = self.skip_existing(TAG, &sink.name, taken)? {
             return Ok(done);
         }
-        let (body, _) = body_of(&self.shared.catalog(), &self.shared.registry, parsed)?;
+        let (body, _) = body_of(
+            &self.shared.catalog(),
+            &self.shared.registry,
+            parsed,
+            Purpose::Run,
+        )?;
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
@@ -214,7 +158,7 @@ impl Database {
         taken: IfTaken,
     ) -> Result<Outcome> {
         let catalog = self.shared.catalog();
-        let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed)?;
+        let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
         let notices = match &body {
             ObjectBody::MaterializedView(view) => view.plan.notices.clone(),
             ObjectBody::Sink(sink) => sink.plan.notices.clone(),

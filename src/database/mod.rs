@@ -1,6 +1,7 @@
 //! A database: open it, run statements, read and follow views, close it.
 
 mod apply;
+mod body;
 mod builder;
 mod change;
 mod recover;
@@ -113,7 +114,7 @@ impl Database {
         Ok(self.shared.engine.close().await?)
     }
 
-    /// Whether another process holds the directory and this handle only looks at its last checkpoint.
+    /// Whether this handle only looks at the last checkpoint; another process may run the database.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.shared.store.is_read_only()
@@ -132,8 +133,8 @@ impl Database {
         }
         Err(
             Error::new("25006", format!("cannot execute {what} in a read-only database"))
-                .with_detail("Another process holds the directory; what you see is its last checkpoint.")
-                .with_hint("Run the statement in that process, or stop it first."),
+                .with_detail("It was opened to look at; what you see is its last checkpoint.")
+                .with_hint("Run the statement in the process that runs the database; if none does, open it without read-only."),
         )
     }
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, ObjectId};
 use highwater_sql::parse;
 use highwater_storage::catalog::{self, CatalogRow};
 use highwater_storage::{Epoch, Store, progress};
 use parking_lot::RwLock;
 
-use super::apply;
+use super::body::{Purpose, body_of};
 use super::builder::{OpenOptions, OwnRuntime};
 use super::specs::{FactsByObject, query_spec};
 use super::{Database, DdlState, Shared};
@@ -20,7 +21,12 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
     let content = catalog::load(store.snapshot().as_ref())?;
     let own_runtime = OwnRuntime::start()?;
     let runtime = own_runtime.handle();
-    let (objects, facts) = restore_catalog(&content.rows, &options)?;
+    let purpose = if store.is_read_only() {
+        Purpose::Look
+    } else {
+        Purpose::Run
+    };
+    let (objects, facts) = restore_catalog(&content.rows, &options.registry, purpose)?;
     let engine = Engine::start(EngineOptions {
         last_epoch: last_epoch(store.as_ref(), &content.rows)?,
         store: Arc::clone(&store),
@@ -65,7 +71,11 @@ fn last_epoch(store: &dyn Store, rows: &[CatalogRow]) -> Result<Epoch> {
 }
 
 /// Plans all recorded statements again, in the order of their creation.
-fn restore_catalog(rows: &[CatalogRow], options: &OpenOptions) -> Result<(Catalog, FactsByObject)> {
+fn restore_catalog(
+    rows: &[CatalogRow],
+    registry: &Registry,
+    purpose: Purpose,
+) -> Result<(Catalog, FactsByObject)> {
     let mut objects = Catalog::default();
     let mut facts = FactsByObject::new();
     for row in rows {
@@ -92,7 +102,7 @@ fn restore_catalog(rows: &[CatalogRow], options: &OpenOptions) -> Result<(Catalo
                     .to_owned(),
             )
         };
-        let body = restore_body(&objects, row, options).map_err(broken)?;
+        let body = restore_body(&objects, row, registry, purpose).map_err(broken)?;
         let depends_on = body.1;
         let object = Object {
             id: ObjectId(row.id.0),
@@ -110,13 +120,14 @@ fn restore_catalog(rows: &[CatalogRow], options: &OpenOptions) -> Result<(Catalo
 fn restore_body(
     objects: &Catalog,
     row: &CatalogRow,
-    options: &OpenOptions,
+    registry: &Registry,
+    purpose: Purpose,
 ) -> Result<(ObjectBody, Vec<String>)> {
     let parsed = parse::parse(&row.sql)?;
     let [statement] = parsed.as_slice() else {
         return Err(Error::new("XX001", "its recorded statement is not one statement"));
     };
-    apply::body_of(objects, &options.registry, statement)
+    body_of(objects, registry, statement, purpose)
 }
 
 /// Starts the queries of the catalog.

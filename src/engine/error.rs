@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use datafusion::error::DataFusionError;
+use highwater_sql::SqlError;
+
 /// An error of the engine: what a FAILED state shows. `message` is lowercase without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineError {
@@ -62,27 +65,27 @@ impl fmt::Display for EngineError {
 
 impl std::error::Error for EngineError {}
 
-impl From<arrow::error::ArrowError> for EngineError {
-    fn from(error: arrow::error::ArrowError) -> Self {
-        use arrow::error::ArrowError as E;
-        match error {
-            E::DivideByZero => Self::new("22012", "division by zero"),
-            E::ArithmeticOverflow(text) => Self::new("22003", format!("value out of range: {text}")),
-            E::CastError(text) | E::ParseError(text) => Self::new("22P02", text),
-            other => Self::internal(other.to_string()),
+impl From<SqlError> for EngineError {
+    fn from(error: SqlError) -> Self {
+        Self {
+            sqlstate: error.state.code(),
+            message: error.message,
+            detail: error.detail,
+            hint: error.hint,
+            transient: false,
         }
     }
 }
 
-impl From<datafusion::error::DataFusionError> for EngineError {
-    fn from(error: datafusion::error::DataFusionError) -> Self {
-        use datafusion::error::DataFusionError as E;
-        match error {
-            E::ArrowError(inner, _) => Self::from(*inner),
-            E::Context(_, inner) => Self::from(*inner),
-            E::Execution(text) => Self::new("22000", text),
-            other => Self::internal(other.to_string()),
-        }
+impl From<arrow::error::ArrowError> for EngineError {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Self::from(DataFusionError::from(error))
+    }
+}
+
+impl From<DataFusionError> for EngineError {
+    fn from(error: DataFusionError) -> Self {
+        highwater_sql::plan::translate(error).into()
     }
 }
 

@@ -67,33 +67,53 @@ pub(crate) struct QueryStatus {
     pub(crate) rows: u64,
     /// For a sink: what waits, and how it is.
     pub(crate) sink: Option<SinkStatus>,
-    /// Whether all its sources are bounded and taken to their end.
-    pub(crate) is_ended: bool,
+    /// How far it is, where it did not fail.
+    pub(crate) phase: Phase,
+}
+
+/// How far a query is that did not fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It takes what comes.
+    Running,
+    /// All its sources are bounded and taken to their end.
+    Ended,
+    /// It is recorded, and this process does not run it.
+    NotRunning,
 }
 
 impl QueryStatus {
     /// A query that could not be started.
     pub(crate) fn broken(name: String, error: EngineError) -> Self {
         Self {
-            id: ObjectId(0),
-            name,
-            is_sink: false,
             failure: Some(error),
+            ..Self::not_running(ObjectId(0), name, false)
+        }
+    }
+
+    /// A recorded query that this process only looks at.
+    pub(crate) fn not_running(id: ObjectId, name: String, is_sink: bool) -> Self {
+        Self {
+            id,
+            name,
+            is_sink,
+            failure: None,
             watermark_us: None,
             lanes: Vec::new(),
             operators: Vec::new(),
             rows: 0,
             sink: None,
-            is_ended: false,
+            phase: Phase::NotRunning,
         }
     }
 
-    /// `RUNNING`, `ENDED` or `FAILED`.
+    /// `RUNNING`, `ENDED`, `FAILED` or `NOT RUNNING`.
     pub(crate) fn state(&self) -> &'static str {
-        match (&self.failure, self.is_ended) {
+        match (&self.failure, self.phase) {
             (Some(_), _) => "FAILED",
-            (None, true) => "ENDED",
-            (None, false) => "RUNNING",
+            (None, Phase::Ended) => "ENDED",
+            (None, Phase::Running) => "RUNNING",
+            (None, Phase::NotRunning) => "NOT RUNNING",
         }
     }
 }

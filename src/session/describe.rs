@@ -5,7 +5,7 @@ use highwater_connectors::options::{self, OptionSpec, is_secret};
 use highwater_sql::catalog::{Object, ObjectBody};
 use highwater_sql::explain::explain as explain_plan;
 use highwater_sql::plan::{self, schema_of_source, sql_type_name};
-use highwater_sql::show::masked;
+use highwater_sql::show::{self, masked};
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
 use super::select;
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 
 /// `SHOW …`
-pub(super) async fn show(database: &Database, show: &Show) -> Result<Outcome> {
-    match show {
+pub(super) async fn show(database: &Database, asked: &Show) -> Result<Outcome> {
+    match asked {
         Show::Objects(kind) => objects(database, *kind),
         // There are none yet; psql's users ask all the same.
         Show::Tables => Outcome::text_rows("SHOW", &["name"], Vec::new()),
@@ -41,12 +41,18 @@ pub(super) async fn show(database: &Database, show: &Show) -> Result<Outcome> {
             let sql = "SELECT source, query, partition, watermark, idle FROM hw.lanes ORDER BY source, query, partition";
             select::show(database, sql).await
         }
-        Show::Jobs => select::show(database, "SELECT * FROM hw.queries ORDER BY name").await,
-        Show::Options(connector) => connector_options(database, connector),
-        Show::Setting(name) => Err(Error::new(
-            "42704",
-            format!("unrecognized configuration parameter \"{name}\""),
-        )),
+        Show::System(table) => {
+            let order = match *table {
+                "operators" => "query, node",
+                "checkpoints" => "queries",
+                "errors" => "at",
+                _ => "name",
+            };
+            select::show(database, &format!("SELECT * FROM hw.{table} ORDER BY {order}")).await
+        }
+        Show::Options(Some(connector)) => connector_options(database, connector),
+        Show::Options(None) => all_options(database),
+        Show::Setting(_) | Show::Settings => Err(Error::new("XX000", "settings belong to the session")),
     }
 }
 
@@ -84,10 +90,12 @@ fn create(database: &Database, kind: Option<ObjectKind>, name: &str, position: u
     Outcome::text_rows("SHOW", &["name", "create_statement"], vec![row])
 }
 
-fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
-    let registry = &database.shared.registry;
-    let mut rows = Vec::new();
-    let mut add = |of: &str, specs: &[OptionSpec]| {
+/// Rows of SHOW OPTIONS.
+#[derive(Default)]
+struct OptionRows(Vec<Vec<Option<String>>>);
+
+impl OptionRows {
+    fn add(&mut self, of: &str, specs: &[OptionSpec]) {
         for row in options::rows(specs) {
             let required = if row.required { "yes" } else { "no" };
             let cells = [
@@ -99,33 +107,60 @@ fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
                 required,
                 row.doc,
             ];
-            rows.push(cells.iter().map(|cell| Some((*cell).to_owned())).collect());
+            self.0
+                .push(cells.iter().map(|cell| Some((*cell).to_owned())).collect());
         }
-    };
+    }
+
+    fn outcome(self) -> Result<Outcome> {
+        let columns = [
+            "of",
+            "option",
+            "aliases",
+            "value",
+            "default",
+            "required",
+            "description",
+        ];
+        Outcome::text_rows("SHOW", &columns, self.0)
+    }
+}
+
+/// `SHOW OPTIONS`: those of all connectors, each under its name.
+fn all_options(database: &Database) -> Result<Outcome> {
+    let registry = &database.shared.registry;
+    let mut rows = OptionRows::default();
+    for name in registry.source_names() {
+        rows.add(&format!("{name} source"), registry.source(name)?.options());
+    }
+    rows.add("any source", SOURCE_OPTIONS);
+    for name in registry.sink_names() {
+        rows.add(&format!("{name} sink"), registry.sink(name)?.options());
+    }
+    rows.add("any sink", SINK_OPTIONS);
+    rows.add("format json", format::options("json")?);
+    rows.outcome()
+}
+
+/// `SHOW OPTIONS FOR connector`
+fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
+    let registry = &database.shared.registry;
+    let mut rows = OptionRows::default();
     let source = registry.source(connector);
     let sink = registry.sink(connector);
     if let (Err(error), Err(_)) = (&source, &sink) {
         return Err(error.clone().into());
     }
     if let Ok(source) = source {
-        add("source", source.options());
-        add("source", SOURCE_OPTIONS);
+        rows.add("source", source.options());
+        rows.add("source", SOURCE_OPTIONS);
     }
     if let Ok(sink) = sink {
-        add("sink", sink.options());
-        add("sink", SINK_OPTIONS);
+        rows.add("sink", sink.options());
+        rows.add("sink", SINK_OPTIONS);
     }
-    add("format json", format::options("json")?);
-    let columns = [
-        "of",
-        "option",
-        "aliases",
-        "value",
-        "default",
-        "required",
-        "description",
-    ];
-    Outcome::text_rows("SHOW", &columns, rows)
+    rows.add("format json", format::options("json")?);
+    rows.outcome()
 }
 
 /// `DESCRIBE name`
@@ -142,11 +177,7 @@ pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
                     .filter(|watermark| watermark.column == index);
                 let origin = match &source.columns[index].origin {
                     Origin::Field => None,
-                    Origin::Include(include) => Some(
-                        format!("INCLUDE {include:?}")
-                            .to_lowercase()
-                            .replace("include", "INCLUDE"),
-                    ),
+                    Origin::Include(include) => Some(format!("INCLUDE {}", show::include(include))),
                     Origin::Generated(expression) => Some(format!("AS {expression}")),
                 };
                 watermark

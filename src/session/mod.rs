@@ -95,6 +95,7 @@ impl Session {
             Statement::Drop(drop) => database.drop_objects(drop).await,
             Statement::Query(query) => select::select(database, query).await,
             Statement::Show(Show::Setting(name)) => self.show_setting(name),
+            Statement::Show(Show::Settings) => self.show_settings(),
             Statement::Show(show) => describe::show(database, show).await,
             Statement::Describe(name) => describe::describe(database, name),
             Statement::Explain { verbose, statement } => describe::explain(database, statement, *verbose),
@@ -132,6 +133,24 @@ impl Session {
             None => settings.remove(name),
         };
         Ok(Outcome::done("SET"))
+    }
+
+    /// `SHOW ALL`
+    fn show_settings(&self) -> Result<Outcome> {
+        let own = self.settings.lock();
+        let session = SETTINGS.iter().map(|(name, default)| {
+            let value = own.get(*name).map_or(*default, String::as_str);
+            (*name, value.to_owned())
+        });
+        let mut settings: Vec<(&str, String)> = session.collect();
+        settings.extend(self.database.shared.settings.iter().cloned());
+        settings.sort_unstable();
+        let row = |(name, value): (&str, String)| vec![Some(name.to_owned()), Some(value)];
+        Outcome::text_rows(
+            "SHOW",
+            &["name", "setting"],
+            settings.into_iter().map(row).collect(),
+        )
     }
 
     fn show_setting(&self, name: &str) -> Result<Outcome> {

@@ -27,7 +27,7 @@ pub(crate) struct Snapshot {
     broken: Vec<(String, EngineError)>,
     errors: Vec<ErrorRow>,
     settings: Vec<(&'static str, String)>,
-    stored_lanes: Vec<tables::StoredLane>,
+    stored: tables::Stored,
 }
 
 impl Snapshot {
@@ -47,16 +47,17 @@ impl Snapshot {
         }
         let shared = &database.shared;
         let pipelines = shared.engine.status().await;
+        let broken = shared.engine.broken().await;
         let running: Vec<&str> = pipelines
             .iter()
             .flat_map(|pipeline| pipeline.queries.iter().map(|query| query.name.as_str()))
             .collect();
         Ok(Self {
             catalog: shared.catalog(),
-            broken: shared.engine.broken().await,
             errors: shared.engine.parts().errors.rows(),
             settings: shared.settings.clone(),
-            stored_lanes: tables::stored_lanes(shared, &running).await?,
+            stored: tables::Stored::read(shared, &running, &broken).await?,
+            broken,
             pipelines,
         })
     }

@@ -13,7 +13,8 @@ use highwater_storage::{LaneProgress, progress};
 
 use super::Snapshot;
 use crate::database::{Shared, only_of};
-use crate::engine::status::{LaneStatus, QueryStatus};
+use crate::engine::error::EngineError;
+use crate::engine::status::{CheckpointStatus, LaneStatus, Phase, QueryStatus, SinkStatus};
 use crate::error::Result;
 
 /// How long a look at the end offsets of a source that does not run may take.
@@ -28,11 +29,53 @@ pub(crate) struct StoredLane {
     end_offset: Option<i64>,
 }
 
-/// The recorded lanes of queries that do not run, with the end offsets that the outside world tells now.
-///
-/// # Errors
-/// Progress that cannot be read.
-pub(super) async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<StoredLane>> {
+/// What the store tells of queries that do not run.
+#[derive(Default)]
+pub(crate) struct Stored {
+    lanes: Vec<StoredLane>,
+    /// Queries that nobody tried to run, with the epoch of their last checkpoint.
+    queries: Vec<(QueryStatus, Option<u64>)>,
+}
+
+impl Stored {
+    /// Reads the lanes, with the end offsets that the outside world tells now, and the queries.
+    ///
+    /// # Errors
+    /// Progress that cannot be read.
+    pub(super) async fn read(
+        shared: &Arc<Shared>,
+        running: &[&str],
+        broken: &[(String, EngineError)],
+    ) -> Result<Self> {
+        let lanes = stored_lanes(shared, running).await?;
+        let catalog = shared.catalog();
+        let snapshot = shared.store.snapshot();
+        let mut queries = Vec::new();
+        for object in catalog.iter() {
+            let is_sink = matches!(object.body, ObjectBody::Sink(_));
+            let runs = is_sink || matches!(object.body, ObjectBody::MaterializedView(_));
+            let is_known = running.contains(&object.name.as_str())
+                || broken.iter().any(|(name, _)| *name == object.name);
+            if !runs || is_known {
+                continue;
+            }
+            let id = highwater_storage::ObjectId(object.id.0);
+            let found = progress::load(snapshot.as_ref(), id)?;
+            let mut status = QueryStatus::not_running(id, object.name.clone(), is_sink);
+            status.sink = found.sink.map(|sink| SinkStatus {
+                state: "not running",
+                error: None,
+                pending_rows: sink.next_seq.saturating_sub(sink.confirmed_seq),
+                pending_bytes: 0,
+                confirmed: sink.confirmed_seq,
+            });
+            queries.push((status, found.query.map(|query| query.epoch.0)));
+        }
+        Ok(Self { lanes, queries })
+    }
+}
+
+async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<StoredLane>> {
     let catalog = shared.catalog();
     let snapshot = shared.store.snapshot();
     let mut lanes = Vec::new();
@@ -76,6 +119,10 @@ async fn end_offsets(shared: &Arc<Shared>, body: &ObjectBody) -> Positions {
         return Positions::new();
     };
     let options = only_of(connector.options(), &source.options);
+    // An environment variable that is not set here names no place to ask.
+    if options.values().any(|text| text.contains("${")) {
+        return Positions::new();
+    }
     let look = shared
         .runtime
         .spawn_blocking(move || connector.end_offsets(&options, LOOK_TIMEOUT));
@@ -142,13 +189,18 @@ fn big(value: u64) -> Option<i64> {
     i64::try_from(value).ok()
 }
 
+/// Whether the figures of a query are kept: nobody counts what does not run.
+fn is_counted(query: &QueryStatus) -> bool {
+    query.failure.is_some() || query.phase != Phase::NotRunning
+}
+
 impl Snapshot {
     fn all_queries(&self) -> impl Iterator<Item = &QueryStatus> + Clone {
         self.pipelines.iter().flat_map(|pipeline| pipeline.queries.iter())
     }
 
     fn all_lanes(&self) -> Vec<LaneStatus> {
-        let stored = self.stored_lanes.iter().map(|lane| LaneStatus {
+        let stored = self.stored.lanes.iter().map(|lane| LaneStatus {
             source: lane.source.clone(),
             query: lane.query.clone(),
             partition: lane.partition,
@@ -157,7 +209,7 @@ impl Snapshot {
             end_offset: lane.end_offset,
             watermark_us: lane.progress.watermark,
             idle: lane.progress.idle,
-            paused: Some("not running here".to_owned()),
+            paused: None,
             counts: crate::engine::lane::queue::LaneCounts::default(),
             last_error: None,
         });
@@ -278,9 +330,12 @@ impl Snapshot {
             .broken
             .iter()
             .map(|(name, error)| QueryStatus::broken(name.clone(), error.clone()));
-        let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).collect();
+        let stored = self.stored.queries.iter().map(|(query, _)| query.clone());
+        let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).chain(stored).collect();
         let sum = |query: &QueryStatus, of: fn(&crate::engine::operators::OperatorStats) -> u64| {
-            big(query.operators.iter().map(|operator| of(&operator.stats)).sum())
+            is_counted(query)
+                .then(|| query.operators.iter().map(|operator| of(&operator.stats)).sum())
+                .and_then(big)
         };
         let error = |query: &QueryStatus| query.failure.clone();
         Columns::new()
@@ -296,7 +351,12 @@ impl Snapshot {
                 }),
             )
             .text("state", queries.iter().map(|query| Some(query.state())))
-            .big("rows", queries.iter().map(|query| big(query.rows)))
+            .big(
+                "rows",
+                queries
+                    .iter()
+                    .map(|query| big(query.rows).filter(|_| is_counted(query))),
+            )
             .event_time("watermark", queries.iter().map(|query| query.watermark_us))
             .big(
                 "late_rows",
@@ -376,8 +436,10 @@ impl Snapshot {
 
     /// `hw.sinks`
     pub(super) fn sinks(&self) -> RecordBatch {
+        let stored = self.stored.queries.iter().map(|(query, _)| query);
         let sinks: Vec<_> = self
             .all_queries()
+            .chain(stored)
             .filter_map(|query| query.sink.as_ref().map(|sink| (&query.name, sink)))
             .collect();
         Columns::new()
@@ -390,7 +452,9 @@ impl Snapshot {
             )
             .big(
                 "pending_bytes",
-                sinks.iter().map(|(_, sink)| big(sink.pending_bytes)),
+                sinks
+                    .iter()
+                    .map(|(_, sink)| big(sink.pending_bytes).filter(|_| sink.state != "not running")),
             )
             .text(
                 "sqlstate",
@@ -415,41 +479,41 @@ impl Snapshot {
 
     /// `hw.checkpoints`
     pub(super) fn checkpoints(&self) -> RecordBatch {
-        let pipelines = &self.pipelines;
-        let queries = |pipeline: &crate::engine::pipeline::PipelineStatus| {
-            pipeline
-                .queries
-                .iter()
-                .map(|query| query.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let each = |of: fn(&crate::engine::status::CheckpointStatus) -> u64| {
-            pipelines
-                .iter()
-                .map(move |pipeline| big(of(&pipeline.checkpoint)))
+        let written = self.pipelines.iter().map(|pipeline| {
+            let queries = pipeline.queries.iter().map(|query| query.name.as_str());
+            let names = queries.collect::<Vec<_>>().join(", ");
+            (names, pipeline.checkpoint.clone(), big(pipeline.steps))
+        });
+        let recorded = self.stored.queries.iter().filter_map(|(query, epoch)| {
+            let checkpoint = CheckpointStatus {
+                epoch: (*epoch)?,
+                ..CheckpointStatus::default()
+            };
+            Some((query.name.clone(), checkpoint, None))
+        });
+        let all: Vec<_> = written.chain(recorded).collect();
+        // What this process did not write it has not measured.
+        let each = |of: fn(&CheckpointStatus) -> u64| {
+            all.iter()
+                .map(move |(_, checkpoint, steps)| steps.and_then(|_| big(of(checkpoint))))
         };
         let at = |at_us: i64| Some(at_us).filter(|at_us| *at_us > 0);
         Columns::new()
-            .text(
-                "queries",
-                pipelines.iter().map(|pipeline| Some(queries(pipeline))),
+            .text("queries", all.iter().map(|(queries, ..)| Some(queries.clone())))
+            .big(
+                "epoch",
+                all.iter().map(|(_, checkpoint, _)| big(checkpoint.epoch)),
             )
-            .big("epoch", each(|checkpoint| checkpoint.epoch))
-            .time(
-                "at",
-                pipelines.iter().map(|pipeline| at(pipeline.checkpoint.at_us)),
-            )
+            .time("at", all.iter().map(|(_, checkpoint, _)| at(checkpoint.at_us)))
             .big("bytes", each(|checkpoint| checkpoint.bytes))
             .big("write_us", each(|checkpoint| checkpoint.write_us))
             .big("freeze_us", each(|checkpoint| checkpoint.freeze_us))
             .big("freeze_max_us", each(|checkpoint| checkpoint.freeze_max_us))
-            .big("steps", pipelines.iter().map(|pipeline| big(pipeline.steps)))
+            .big("steps", all.iter().map(|(.., steps)| *steps))
             .text(
                 "error",
-                pipelines
-                    .iter()
-                    .map(|p| p.checkpoint.failure.as_ref().map(|error| error.message.clone())),
+                all.iter()
+                    .map(|(_, checkpoint, _)| checkpoint.failure.as_ref().map(|error| error.message.clone())),
             )
             .build()
     }

@@ -1,5 +1,8 @@
 //! Highwater from the outside: the embedding API, the batch oracle, crashes on real Kafka, the SQL of the documents.
-#![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect stops")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that meets what it did not expect stops"
+)]
 
 mod docs;
 mod embedding;

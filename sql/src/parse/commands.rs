@@ -84,6 +84,16 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     })
 }
 
+/// Lists that are system tables, by the word after SHOW.
+const SYSTEM_LISTS: [(&str, &str); 6] = [
+    ("queries", "queries"),
+    ("jobs", "queries"),
+    ("operators", "operators"),
+    ("checkpoints", "checkpoints"),
+    ("errors", "errors"),
+    ("settings", "settings"),
+];
+
 /// Takes a `SHOW` statement.
 ///
 /// # Errors
@@ -117,10 +127,15 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         })
     } else if cursor.eat(&["watermarks"]) {
         Show::Watermarks
-    } else if cursor.eat(&["jobs"]) {
-        Show::Jobs
-    } else if cursor.eat(&["options", "for"]) {
-        Show::Options(connector_name(cursor)?)
+    } else if let Some((_, table)) = SYSTEM_LISTS.iter().find(|(word, _)| cursor.eat(&[word])) {
+        Show::System(table)
+    } else if cursor.eat(&["options"]) {
+        Show::Options(match cursor.eat(&["for"]) {
+            true => Some(connector_name(cursor)?),
+            false => None,
+        })
+    } else if cursor.eat(&["all"]) {
+        Show::Settings
     } else {
         setting_shown(cursor)?
     };
@@ -146,8 +161,8 @@ fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
         "tables",
         "lanes",
         "watermarks",
-        "jobs",
         "options",
+        "all",
     ];
     let position = cursor.position();
     let refused = [
@@ -163,11 +178,9 @@ fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
     if let Some(word) = refused.iter().find(|word| cursor.sees(&[word])) {
         return Err(SqlError::unsupported(format!("SHOW {}", word.to_uppercase())).at(position));
     }
-    if cursor.eat(&["all"]) {
-        return Ok(Show::Setting("all".to_owned()));
-    }
     let name = setting_name(cursor)?;
-    match closest(&name, LISTS.into_iter()) {
+    let lists = LISTS.into_iter().chain(SYSTEM_LISTS.map(|(word, _)| word));
+    match closest(&name, lists) {
         Some(meant) => {
             let meant = if meant == "materialized" {
                 "materialized views"

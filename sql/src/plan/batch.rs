@@ -1,4 +1,5 @@
-//! A bound query as plain DataFusion: windows become functions and UNNEST, integer arithmetic reports overflow.
+//! A bound query as plain DataFusion: windows become functions and UNNEST, integer arithmetic reports overflow, averages
+//! are rounded.
 //!
 //! ```text
 //! TUMBLE:  Filter window_start IS NOT NULL ◀─ Project *, window_start(time), window_end(…)
@@ -21,6 +22,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::SqlError;
+use crate::plan::averages;
 use crate::plan::translate::translate;
 use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
 use crate::stream_plan::WindowKind;
@@ -33,7 +35,7 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     plan.transform_up_with_subqueries(|node| {
         let node = match window_of(&node) {
             Some(window) => without_window(window)?,
-            None => checked_integers(node.recompute_schema()?)?,
+            None => averages::rounded(checked_integers(node.recompute_schema()?)?)?,
         };
         Ok(Transformed::yes(node))
     })

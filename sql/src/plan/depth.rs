@@ -1,11 +1,17 @@
 //! A bound on how deep a query is nested: DataFusion's planner, and whoever evaluates or drops what it makes, recurses.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, SetExpr, Spanned, Visit, Visitor};
+use datafusion::common::Result as PlanResult;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Query, Select, SetExpr, Spanned, Visit, Visitor, With, visit_relations,
+};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::plan::place::position_of;
+use crate::plan::translate::external;
 use crate::{SqlError, SqlState};
 
 /// Levels of expressions, summed over the queries around them. A level needs about 9 KiB of stack while it is planned; a
@@ -16,6 +22,17 @@ const QUERIES_MAX: usize = 8;
 /// Queries in a chain of UNIONs, which become as many levels.
 const UNIONS_MAX: usize = 64;
 
+/// Queries in one WITH, each of which may stand on the one before it.
+const CTES_MAX: usize = 64;
+/// Relations that a query reads when the queries of its WITH are written in: one that is named twice stands there twice.
+const REFERENCES_MAX: usize = 1000;
+/// Relations in one FROM, which become as many levels.
+const RELATIONS_MAX: usize = 64;
+/// Levels of a plan whose views and WITH queries stand in it.
+const PLAN_LEVELS_MAX: usize = 512;
+/// Nodes of such a plan: a query that is named twice stands in it twice.
+const PLAN_NODES_MAX: usize = 20_000;
+
 /// Refuses a query or an expression that is nested too deeply to be planned.
 ///
 /// # Errors
@@ -25,6 +42,26 @@ pub(crate) fn check_depth(ast: &impl Visit) -> Result<(), SqlError> {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
     }
+}
+
+/// The plan, unless it has become too deep or too large to be worked on.
+pub(crate) fn flat_enough(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let mut open = vec![(&plan, 1)];
+    let mut nodes = 0;
+    while let Some((node, level)) = open.pop() {
+        nodes += 1;
+        if level > PLAN_LEVELS_MAX || nodes > PLAN_NODES_MAX {
+            let error = SqlError::new(SqlState::StatementTooComplex, "the query is too complex")
+                .with_detail(format!(
+                    "With its views and WITH queries written in, it has more than {PLAN_LEVELS_MAX} levels or \
+                     {PLAN_NODES_MAX} parts."
+                ))
+                .with_hint("Make materialized views of parts of it.");
+            return Err(external(error));
+        }
+        open.extend(node.inputs().into_iter().map(|input| (input, level + 1)));
+    }
+    Ok(plan)
 }
 
 #[derive(Default)]
@@ -55,6 +92,15 @@ impl Visitor for Depth {
                 query.span(),
             );
         }
+        if let Some(with) = &query.with
+            && (with.cte_tables.len() > CTES_MAX || references(with) > REFERENCES_MAX)
+        {
+            return too_deep(
+                "WITH names too many queries, or names them too often",
+                "Make views of some of them.",
+                Span::empty(),
+            );
+        }
         let (mut unions, mut body) = (0, query.body.as_ref());
         while let SetExpr::SetOperation { left, .. } = body {
             unions += 1;
@@ -64,6 +110,18 @@ impl Visitor for Depth {
             return too_deep(
                 "too many queries are chained",
                 "Make views of parts of the chain.",
+                Span::empty(),
+            );
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        let joined = select.from.iter().map(|table| 1 + table.joins.len());
+        if joined.sum::<usize>() > RELATIONS_MAX {
+            return too_deep(
+                "FROM joins too many relations",
+                "Make views of some of the joins.",
                 Span::empty(),
             );
         }
@@ -89,6 +147,23 @@ impl Visitor for Depth {
         self.expressions -= 1;
         ControlFlow::Continue(())
     }
+}
+
+/// How many relations the largest query of WITH reads, those of the queries before it written in.
+fn references(with: &With) -> usize {
+    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut most = 0;
+    for cte in &with.cte_tables {
+        let mut sum = 0usize;
+        let _: ControlFlow<()> = visit_relations(&cte.query, |name| {
+            let name = name.to_string().to_lowercase();
+            sum = sum.saturating_add(known.get(&name).copied().unwrap_or(1));
+            ControlFlow::Continue(())
+        });
+        known.insert(cte.alias.name.value.to_lowercase(), sum.max(1));
+        most = most.max(sum);
+    }
+    most
 }
 
 /// The place of the right end of a chain of operators: asking for the span of the whole chain would recurse into it.

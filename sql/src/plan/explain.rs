@@ -41,6 +41,12 @@ pub fn explain(plan: &StreamPlan, verbose: bool) -> String {
     drawing.text
 }
 
+/// One node of the plan, as EXPLAIN shows it.
+#[must_use]
+pub fn operator(plan: &StreamPlan, node: NodeId) -> String {
+    line(plan, &plan.nodes[node])
+}
+
 struct Drawing<'a> {
     plan: &'a StreamPlan,
     verbose: bool,
@@ -53,7 +59,7 @@ impl Drawing<'_> {
         let node = &self.plan.nodes[id];
         let indent = "  ".repeat(depth);
         let again = std::mem::replace(&mut self.drawn[id], true);
-        let line = self.line(node);
+        let line = line(self.plan, node);
         if again {
             let _ = writeln!(self.text, "{indent}{line} (the same scan as above)");
             return;
@@ -81,32 +87,32 @@ impl Drawing<'_> {
             StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
         }
     }
+}
 
-    fn line(&self, node: &PlanNode) -> String {
-        let input = node.inputs.first().map(|id| self.plan.nodes[*id].schema.as_ref());
-        let empty = Schema::empty();
-        let input = input.unwrap_or(&empty);
-        match &node.op {
-            StreamOp::SourceScan(scan) => source_line(scan, node),
-            StreamOp::RelationScan { relation, .. } => {
-                format!("Materialized view {relation}: {}", column_names(&node.schema))
-            }
-            StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
-            StreamOp::Project(exprs) => {
-                let exprs = exprs.iter().map(|p| {
-                    let text = expression(&p.expr);
-                    if text == p.name {
-                        text
-                    } else {
-                        format!("{text} AS {}", p.name)
-                    }
-                });
-                format!("Project: {}", exprs.collect::<Vec<_>>().join(", "))
-            }
-            StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
-            StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
-            StreamOp::Union => "Union".to_owned(),
+fn line(plan: &StreamPlan, node: &PlanNode) -> String {
+    let input = node.inputs.first().map(|id| plan.nodes[*id].schema.as_ref());
+    let empty = Schema::empty();
+    let input = input.unwrap_or(&empty);
+    match &node.op {
+        StreamOp::SourceScan(scan) => source_line(scan, node),
+        StreamOp::RelationScan { relation, .. } => {
+            format!("Materialized view {relation}: {}", column_names(&node.schema))
         }
+        StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
+        StreamOp::Project(exprs) => {
+            let exprs = exprs.iter().map(|p| {
+                let text = expression(&p.expr);
+                if text == p.name {
+                    text
+                } else {
+                    format!("{text} AS {}", p.name)
+                }
+            });
+            format!("Project: {}", exprs.collect::<Vec<_>>().join(", "))
+        }
+        StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
+        StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
+        StreamOp::Union => "Union".to_owned(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The functions that queries may call: DataFusion's, by name.
+//! The functions that queries may call: DataFusion's, by name, some of them with bounds.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -6,6 +6,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, Volatility, WindowUDF};
+
+use crate::plan::bounds::bounded;
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {
@@ -26,9 +28,9 @@ const CLOCK: [&str; 5] = [
 ];
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
-    scalar: by_name(SessionStateDefaults::default_scalar_functions(), |f| {
+    scalar: bounded(by_name(SessionStateDefaults::default_scalar_functions(), |f| {
         (f.name(), f.aliases())
-    }),
+    })),
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
@@ -45,6 +47,14 @@ impl Functions {
     /// All of them.
     pub(crate) fn all() -> &'static Self {
         &FUNCTIONS
+    }
+
+    /// The name that DataFusion calls the function of this name or alias by.
+    pub(crate) fn canonical_name(&self, name: &str) -> Option<&str> {
+        let scalar = self.scalar.get(name).map(|function| function.name());
+        let aggregate = || self.aggregate.get(name).map(|function| function.name());
+        let window = || self.window.get(name).map(|function| function.name());
+        scalar.or_else(aggregate).or_else(window)
     }
 
     /// All names, aliases included.

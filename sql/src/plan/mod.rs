@@ -9,11 +9,15 @@
 //! Both ways share `bind`: names, PostgreSQL's types and column names, window functions. So a view and a one-shot read of
 //! the same query have the same columns and the same answer.
 
+mod averages;
 mod batch;
+mod bounds;
+mod clauses;
 mod context;
 mod depth;
 pub mod explain;
 mod functions;
+mod literals;
 mod lower;
 mod names;
 mod place;
@@ -22,9 +26,12 @@ mod query;
 mod refuse;
 mod sink;
 mod source;
+mod suspect;
 mod translate;
 pub mod types;
+mod values;
 mod window;
+mod words;
 
 use std::sync::Arc;
 
@@ -36,6 +43,7 @@ use datafusion::sql::sqlparser::ast;
 pub use self::context::{Resolver, planning_options};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
+pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 

@@ -16,11 +16,12 @@ use datafusion::sql::planner::SqlToRel;
 use datafusion::sql::sqlparser::ast;
 
 use crate::plan::context::{Names, planning_options};
-use crate::plan::depth::check_depth;
+use crate::plan::depth::{check_depth, flat_enough};
 use crate::plan::functions::impurity;
+use crate::plan::literals;
 use crate::plan::names::OutputNames;
 use crate::plan::postgres;
-use crate::plan::translate::{external, translate};
+use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::{SqlError, SqlState};
 
@@ -38,15 +39,19 @@ pub(crate) struct Bound {
 pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlError> {
     check_depth(query)?;
     let output = OutputNames::of(query);
-    let query = output.disambiguated(query);
+    let mut query = output.disambiguated(query);
+    literals::typed(&mut query)?;
+    let written = query.clone();
     let statement = ast::Statement::Query(Box::new(query));
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
+        .and_then(flat_enough)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(literals::text_casts)
         .and_then(postgres::fold_integers)
         .and_then(columns_only)
-        .map_err(translate)?;
+        .map_err(|error| translate_in(error, &written))?;
     let columns = output.applied_to(&field_names(plan.schema().as_arrow()));
     Ok(Bound { plan, columns })
 }

@@ -18,7 +18,7 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
-use crate::plan::{postgres, query};
+use crate::plan::{literals, postgres, query};
 use crate::{SqlError, SqlState};
 
 /// All columns of a source, in declared order.
@@ -187,13 +187,14 @@ impl BoundExpr {
 /// Resolves an expression over `columns`, with types settled and constants folded.
 fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Result<BoundExpr, SqlError> {
     check_depth(ast)?;
+    let mut ast = ast.clone();
+    literals::typed(&mut ast)?;
     let catalog = Catalog::default();
     let names = Names::new(&catalog, None);
     let planned = || -> PlanResult<LogicalPlan> {
         let table = Arc::new(LogicalTableSource::new(Arc::new(columns)));
         let scan = LogicalPlanBuilder::scan("source", table, None)?.build()?;
-        let expr =
-            SqlToRel::new(&names).sql_to_expr(ast.clone(), scan.schema(), &mut PlannerContext::new())?;
+        let expr = SqlToRel::new(&names).sql_to_expr(ast, scan.schema(), &mut PlannerContext::new())?;
         refuse_more_than_a_row(&expr)?;
         let expr = match wanted {
             Some(wanted) => cast(expr, wanted.clone()),
@@ -203,7 +204,7 @@ fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Res
             .project([expr.alias("value")])?
             .build()?;
         let plan = Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {})?;
-        postgres::fold_integers(plan)
+        literals::text_casts(plan).and_then(postgres::fold_integers)
     };
     let plan = planned().map_err(translate)?;
     query::refuse_impure(&plan)?;

@@ -2,10 +2,15 @@
 
 use arrow::error::ArrowError;
 use datafusion::common::{Column, DataFusionError, Diagnostic, SchemaError, Span as PlanSpan};
+use datafusion::sql::sqlparser::ast::Visit;
 use datafusion::sql::sqlparser::tokenizer::Span;
 
+use crate::plan::clauses;
 use crate::plan::functions::Functions;
 use crate::plan::place::planned_position_of;
+use crate::plan::suspect::Suspect;
+use crate::plan::values::{arrow_error, kernel_error};
+use crate::plan::words::{in_words, quoted_after, sentence_end, sentence_fragment, sql_types_in};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
@@ -25,14 +30,25 @@ pub(crate) fn placed(error: DataFusionError, span: Span) -> DataFusionError {
     }
 }
 
-/// Our error for an error of DataFusion's planner.
-pub(crate) fn translate(error: DataFusionError) -> SqlError {
+/// As [`translate`]; where DataFusion knows no place, that of the one call or operator of `ast` that the error names.
+pub(crate) fn translate_in(error: DataFusionError, ast: &impl Visit) -> SqlError {
+    let suspect = Suspect::of(&error);
+    let translated = translate(error);
+    match suspect.and_then(|suspect| suspect.position(ast)) {
+        Some(position) => translated.at(position),
+        None => translated,
+    }
+}
+
+/// Our error for an error of DataFusion, be it of the planner or of a query that runs.
+#[must_use]
+pub fn translate(error: DataFusionError) -> SqlError {
     let (core, span) = innermost(error);
     let position = span.and_then(planned_position_of);
     let translated = match core {
         DataFusionError::External(error) => match error.downcast::<SqlError>() {
             Ok(error) => *error,
-            Err(error) => SqlError::new(SqlState::InternalError, sentence_fragment(&error.to_string())),
+            Err(error) => SqlError::new(SqlState::InternalError, in_words(&error.to_string())),
         },
         DataFusionError::SchemaError(error, _) => schema_error(&error),
         DataFusionError::Plan(message) => plan_error(&message),
@@ -41,15 +57,17 @@ pub(crate) fn translate(error: DataFusionError) -> SqlError {
             SqlError::new(SqlState::SyntaxError, sentence_fragment(&error.to_string()))
         }
         DataFusionError::ArrowError(error, _) => arrow_error(&error),
-        DataFusionError::Execution(message) => plan_error(&message),
+        DataFusionError::Execution(message) => execution_error(&message),
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(&message),
+        DataFusionError::IoError(error) => {
+            SqlError::new(SqlState::IoError, "a temporary file of the query failed")
+                .with_detail(format!("The operating system says: {error}."))
+        }
         DataFusionError::Internal(message) => SqlError::new(
             SqlState::InternalError,
             format!("the planner failed: {}", sentence_fragment(&message)),
         ),
-        other => SqlError::new(
-            SqlState::InternalError,
-            sentence_fragment(&other.strip_backtrace()),
-        ),
+        other => SqlError::new(SqlState::InternalError, in_words(&other.strip_backtrace())),
     };
     match position {
         Some(position) => translated.at(position),
@@ -74,12 +92,45 @@ fn innermost(error: DataFusionError) -> (DataFusionError, Option<PlanSpan>) {
             },
             DataFusionError::Shared(shared) => match std::sync::Arc::try_unwrap(shared) {
                 Ok(inner) => inner,
-                Err(shared) => return (DataFusionError::Plan(shared.strip_backtrace()), span),
+                Err(shared) => return (copied(&shared), span),
+            },
+            DataFusionError::External(inner) => match inner.downcast::<DataFusionError>() {
+                Ok(inner) => *inner,
+                Err(inner) => return (DataFusionError::External(inner), span),
+            },
+            DataFusionError::ArrowError(inner, context) => match *inner {
+                ArrowError::ExternalError(inner) => DataFusionError::External(inner),
+                inner => return (DataFusionError::ArrowError(Box::new(inner), context), span),
             },
             core => return (core, span),
         };
     }
     (error, span)
+}
+
+/// The root of an error that several parts of a plan have at once and that cannot be taken out.
+fn copied(shared: &DataFusionError) -> DataFusionError {
+    match shared.find_root() {
+        DataFusionError::External(inner) => match inner.downcast_ref::<SqlError>() {
+            Some(error) => external(error.clone()),
+            None => DataFusionError::Execution(inner.to_string()),
+        },
+        DataFusionError::ArrowError(inner, _) => {
+            let copy = match inner.as_ref() {
+                ArrowError::DivideByZero => ArrowError::DivideByZero,
+                ArrowError::ArithmeticOverflow(text) => ArrowError::ArithmeticOverflow(text.clone()),
+                ArrowError::CastError(text) | ArrowError::ParseError(text) => {
+                    ArrowError::CastError(text.clone())
+                }
+                other => ArrowError::ComputeError(other.to_string()),
+            };
+            DataFusionError::ArrowError(Box::new(copy), None)
+        }
+        DataFusionError::ResourcesExhausted(text) => DataFusionError::ResourcesExhausted(text.clone()),
+        DataFusionError::Plan(text) => DataFusionError::Plan(text.clone()),
+        DataFusionError::NotImplemented(text) => DataFusionError::NotImplemented(text.clone()),
+        other => DataFusionError::Execution(other.strip_backtrace()),
+    }
 }
 
 fn schema_error(error: &SchemaError) -> SqlError {
@@ -139,47 +190,75 @@ fn plan_error(message: &str) -> SqlError {
     if message.contains("must appear in the GROUP BY clause") {
         return grouping_error(message);
     }
-    if message.starts_with("Projections require unique expression names") {
-        return SqlError::new(
-            SqlState::DuplicateColumn,
-            "two columns of the query are the same expression",
-        )
-        .with_hint("Give one of them another name with AS.");
+    if let Some(error) = no_overload(message).or_else(|| clauses::clause_error(message)) {
+        return error;
     }
-    if message.contains("queries have different number of columns") {
-        let operator = message.split(' ').next().unwrap_or("UNION");
-        return SqlError::new(
-            SqlState::SyntaxError,
-            format!("each {operator} query must have the same number of columns"),
-        );
+    match kernel_error(message) {
+        Some(error) => error,
+        None => SqlError::new(SqlState::InvalidStatement, in_words(message)),
     }
+}
+
+/// The error for a function or an operator that is not there for these types.
+fn no_overload(message: &str) -> Option<SqlError> {
     if let Some(call) = quoted_after(message, "argument types '") {
-        return SqlError::new(
+        let error = SqlError::new(
             SqlState::UndefinedFunction,
             format!("function {} does not exist", sql_types_in(&call)),
-        )
-        .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.");
+        );
+        return Some(error.with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        ));
     }
     for operators in ["for comparison operation ", "coerce arithmetic expression "] {
         if let Some((_, rest)) = message.split_once(operators) {
             let operation = rest.split(" to valid types").next().unwrap_or(rest);
-            return SqlError::new(
-                SqlState::UndefinedFunction,
-                format!(
-                    "operator does not exist: {}",
-                    sentence_end(&sql_types_in(operation))
-                ),
-            )
-            .with_hint(
-                "No operator matches the given argument types. You might need to add explicit type casts.",
-            );
+            return Some(no_operator(&sql_types_in(operation)));
         }
     }
-    let message = sentence_fragment(message);
-    if message.contains("Divide by zero") || message.contains("divide by zero") {
-        return SqlError::new(SqlState::DivisionByZero, "division by zero");
+    let (types, rest) = message
+        .strip_prefix("There isn't a common type to coerce ")?
+        .split_once(" in ")?;
+    let operator = rest.split(' ').next().unwrap_or("LIKE");
+    Some(no_operator(&sql_types_in(
+        &types.replace(" and ", &format!(" {operator} ")),
+    )))
+}
+
+fn no_operator(operation: &str) -> SqlError {
+    SqlError::new(
+        SqlState::UndefinedFunction,
+        format!("operator does not exist: {}", sentence_end(operation)),
+    )
+    .with_hint("No operator matches the given argument types. You might need to add explicit type casts.")
+}
+
+/// The error of a function on the values that it was given.
+fn execution_error(message: &str) -> SqlError {
+    let message = message.strip_prefix("Execution error: ").unwrap_or(message);
+    if message.contains("regex parse error") {
+        let reason = message
+            .lines()
+            .rev()
+            .find_map(|line| line.trim().strip_prefix("error: "));
+        return SqlError::new(
+            SqlState::InvalidRegularExpression,
+            format!(
+                "invalid regular expression: {}",
+                reason.unwrap_or("it cannot be read")
+            ),
+        );
     }
-    SqlError::new(SqlState::InvalidStatement, sql_types_in(&message))
+    kernel_error(message)
+        .or_else(|| clauses::clause_error(message))
+        .unwrap_or_else(|| SqlError::new(SqlState::DataException, in_words(message)))
+}
+
+fn out_of_memory(message: &str) -> SqlError {
+    let first = message.lines().next().unwrap_or_default();
+    SqlError::new(SqlState::OutOfMemory, "out of memory")
+        .with_detail(format!("{}.", sentence_end(first)))
+        .with_hint("Reduce what the query sorts, joins or groups at once, or run fewer queries together.")
 }
 
 fn no_such_function(name: &str) -> SqlError {
@@ -224,103 +303,4 @@ fn not_implemented(message: &str) -> SqlError {
         return SqlError::new(SqlState::FeatureNotSupported, sql_types_in(&shown));
     }
     SqlError::unsupported(shown)
-}
-
-fn arrow_error(error: &ArrowError) -> SqlError {
-    match error {
-        ArrowError::DivideByZero => SqlError::new(SqlState::DivisionByZero, "division by zero"),
-        ArrowError::ArithmeticOverflow(_) => {
-            SqlError::new(SqlState::NumericValueOutOfRange, "a number is out of range")
-                .with_detail("The result of a constant expression does not fit its type.")
-        }
-        ArrowError::CastError(message) | ArrowError::ParseError(message) => SqlError::new(
-            SqlState::InvalidTextRepresentation,
-            sql_types_in(&sentence_fragment(message)),
-        ),
-        other => SqlError::new(
-            SqlState::InvalidParameterValue,
-            sentence_fragment(&other.to_string()),
-        ),
-    }
-}
-
-/// What stands between `start` and the next single quote.
-fn quoted_after(message: &str, start: &str) -> Option<String> {
-    let (_, rest) = message.split_once(start)?;
-    rest.split_once('\'').map(|(quoted, _)| quoted.to_owned())
-}
-
-/// The first line as a message: lowercase, without a prefix and a full stop.
-fn sentence_fragment(message: &str) -> String {
-    let line = message.lines().next().unwrap_or_default();
-    let line = line
-        .trim_start_matches("Error during planning: ")
-        .trim_start_matches("This feature is not implemented: ")
-        .trim_start_matches("Execution error: ");
-    let mut chars = line.chars();
-    let (first, second) = (chars.next(), chars.clone().next());
-    let acronym = second.is_some_and(|c| c.is_uppercase() || c == '(');
-    let line = match first {
-        Some(first) if !acronym => first.to_lowercase().chain(chars).collect(),
-        _ => line.to_owned(),
-    };
-    sentence_end(&line)
-}
-
-fn sentence_end(message: &str) -> String {
-    message.trim_end().trim_end_matches('.').to_owned()
-}
-
-/// The text with Arrow's type names replaced by SQL's.
-fn sql_types_in(message: &str) -> String {
-    const NAMES: [(&str, &str); 17] = [
-        ("Timestamp(µs, \"UTC\")", "timestamp with time zone"),
-        ("Timestamp(µs)", "timestamp without time zone"),
-        ("Timestamp(ns)", "timestamp without time zone"),
-        ("Interval(MonthDayNano)", "interval"),
-        ("Time64(µs)", "time without time zone"),
-        ("Utf8View", "character varying"),
-        ("LargeUtf8", "character varying"),
-        ("Utf8", "character varying"),
-        ("Int64", "bigint"),
-        ("Int32", "integer"),
-        ("Int16", "smallint"),
-        ("Float64", "double precision"),
-        ("Float32", "real"),
-        ("Boolean", "boolean"),
-        ("Date32", "date"),
-        ("Binary", "bytea"),
-        ("Null", "unknown"),
-    ];
-    let mut text = message.to_owned();
-    for (arrow, sql) in NAMES {
-        text = text.replace(arrow, sql);
-    }
-    while let Some(start) = text.find("Decimal128(") {
-        let end = text[start..].find(')').map_or(text.len(), |end| start + end + 1);
-        text.replace_range(start..end, "numeric");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrow_type_names_become_sql_names() {
-        assert_eq!(
-            sql_types_in("Int64 + Decimal128(38, 0) = Utf8"),
-            "bigint + numeric = character varying"
-        );
-    }
-
-    #[test]
-    fn messages_lose_prefix_capital_and_full_stop_but_keep_acronyms() {
-        assert_eq!(
-            sentence_fragment("Error during planning: Cannot do it.\nmore"),
-            "cannot do it"
-        );
-        assert_eq!(sentence_fragment("UNNEST is odd"), "UNNEST is odd");
-    }
 }

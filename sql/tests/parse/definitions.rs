@@ -1,5 +1,6 @@
 //! A source written back as SQL, and secrets masked in it.
 
+use highwater_sql::plan::arrow_type;
 use highwater_sql::show::{definition_of_source, masked};
 use highwater_sql::statement::{CreateSource, SourceColumnKind};
 use proptest::prelude::*;
@@ -24,7 +25,12 @@ fn content(source: &CreateSource) -> String {
                 SourceColumnKind::Generated(expression) => format!("generated {expression}"),
                 other => format!("{other:?}"),
             };
-            let data_type = column.data_type.as_ref().map(ToString::to_string);
+            // The type that is meant, whatever it is called.
+            let meant = |data_type| match arrow_type(data_type) {
+                Ok(meant) => format!("{meant:?}"),
+                Err(_) => data_type.to_string(),
+            };
+            let data_type = column.data_type.as_ref().map(meant);
             format!("{:?} {data_type:?} {} {kind}", column.name, column.not_null)
         })
         .collect();
@@ -45,13 +51,53 @@ fn a_source_is_written_as_people_write_it() {
                with ('Topic' = 'it''s', connector = kafka, a.b = '${X}') format plain encode bytes"
         .replace("= kafka", "= 'kafka'");
     let expected = "CREATE SOURCE \"Bids\" (\n  a INT,\n  d DATE GENERATED ALWAYS AS (ts::DATE) NOT NULL,\n  \
-                    o BIGINT METADATA FROM 'offset',\n  \"order\" TEXT,\n  WATERMARK FOR ts AS ts - INTERVAL '4 seconds'\n)\n\
+                    o BIGINT METADATA FROM 'offset',\n  \"order\" VARCHAR,\n  WATERMARK FOR ts AS ts - INTERVAL '4 seconds'\n)\n\
                     INCLUDE header 'it''s' AS h\n\
                     WITH (\n  a.b = '${X}',\n  connector = 'kafka',\n  topic = 'it''s'\n)\nFORMAT PLAIN ENCODE BYTES";
     let read = source(&sql);
     assert_eq!(definition_of_source(&read), expected);
     assert_eq!(content(&source(expected)), content(&read));
     assert_eq!(definition_of_source(&source(expected)), expected);
+}
+
+#[test]
+fn types_are_written_as_the_dialect_documents_them() {
+    for (given, written) in [
+        ("bool", "BOOLEAN"),
+        ("int2", "SMALLINT"),
+        ("integer", "INT"),
+        ("int8", "BIGINT"),
+        ("float4", "REAL"),
+        ("float", "DOUBLE PRECISION"),
+        ("double", "DOUBLE PRECISION"),
+        ("decimal", "NUMERIC"),
+        ("dec(10, 2)", "NUMERIC(10,2)"),
+        ("numeric(38)", "NUMERIC(38,0)"),
+        ("character varying", "VARCHAR"),
+        ("string", "VARCHAR"),
+        ("bytea", "BYTEA"),
+        ("date", "DATE"),
+        ("time without time zone", "TIME"),
+        ("timestamp(3)", "TIMESTAMP"),
+        ("timestamp without time zone", "TIMESTAMP"),
+        ("timestamp with time zone", "TIMESTAMPTZ"),
+        ("timestamp_ltz", "TIMESTAMPTZ"),
+        ("interval", "INTERVAL"),
+        ("text[]", "VARCHAR[]"),
+        ("array<int>", "INT[]"),
+        (
+            "struct<a text, \"B c\" timestamp[]>",
+            "STRUCT<a VARCHAR, \"B c\" TIMESTAMP[]>",
+        ),
+    ] {
+        let read = source(&format!("CREATE SOURCE s (a {given}) WITH (connector = 'kafka')"));
+        let definition = definition_of_source(&read);
+        assert!(
+            definition.contains(&format!("(\n  a {written}\n)")),
+            "{given}: {definition}"
+        );
+        assert_eq!(content(&source(&definition)), content(&read), "{given}");
+    }
 }
 
 fn names() -> impl Strategy<Value = String> {

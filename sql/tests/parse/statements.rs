@@ -199,8 +199,12 @@ fn show_statements_say_what_is_shown() {
         ("SHOW LANES", Show::Lanes(None)),
         ("SHOW LANES FROM bids", Show::Lanes(Some("bids".into()))),
         ("SHOW WATERMARKS", Show::Watermarks),
-        ("SHOW JOBS", Show::Jobs),
-        ("SHOW OPTIONS FOR kafka", Show::Options("kafka".into())),
+        ("SHOW JOBS", Show::System("queries")),
+        ("SHOW QUERIES", Show::System("queries")),
+        ("SHOW OPERATORS", Show::System("operators")),
+        ("SHOW ALL", Show::Settings),
+        ("SHOW OPTIONS", Show::Options(None)),
+        ("SHOW OPTIONS FOR kafka", Show::Options(Some("kafka".into()))),
         (
             "SHOW CREATE mv",
             Show::Create {
@@ -230,8 +234,14 @@ fn show_statements_say_what_is_shown() {
             "{sql}"
         );
     }
-    let (error, _) = refused("SHOW SOURCE");
-    assert_eq!(error.hint.as_deref(), Some("Did you mean SHOW SOURCES?"));
+    for (sql, meant) in [
+        ("SHOW SOURCE", "SHOW SOURCES"),
+        ("SHOW QUERYES", "SHOW QUERIES"),
+        ("SHOW OPTION", "SHOW OPTIONS"),
+    ] {
+        let hint = refused(sql).0.hint;
+        assert_eq!(hint, Some(format!("Did you mean {meant}?")));
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::output::Output;
 use super::paint::Paint;
 use super::render::Format;
 use super::script::Script;
-use super::status::Status;
+use super::status::{QueryStatus, Status};
 use crate::Database;
 
 /// Time between two looks at what runs.
@@ -35,8 +35,10 @@ enum Reason {
     CaughtUp,
     /// All sources have an end, and it is reached.
     Ended,
-    /// Nothing is left that could go on.
+    /// Every query has failed: nothing is left that could go on.
     AllFailed,
+    /// Some queries have failed; the others have taken all there is.
+    SomeFailed,
     /// The script creates no view and no sink.
     NothingRuns,
 }
@@ -58,26 +60,61 @@ pub(super) async fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::FAILURE);
         }
     };
-    let reason = ended?;
+    let end = ended?;
     closed?;
-    if !options.quiet {
-        let why = match reason {
+    end.tell(options.quiet)?;
+    Ok(match end.reason {
+        Reason::AllFailed | Reason::SomeFailed => ExitCode::FAILURE,
+        Reason::Signal(_) | Reason::CaughtUp | Reason::Ended | Reason::NothingRuns => ExitCode::SUCCESS,
+    })
+}
+
+/// How a run came to its end.
+struct End {
+    reason: Reason,
+    failed: Vec<QueryStatus>,
+    /// Queries that did not fail.
+    good: usize,
+}
+
+impl End {
+    fn new(reason: Reason, status: &Status) -> Self {
+        let failed: Vec<QueryStatus> = status.failed().cloned().collect();
+        let good = status.queries.len() - failed.len();
+        let reason = match reason {
+            Reason::CaughtUp | Reason::Ended if !failed.is_empty() => Reason::SomeFailed,
+            other => other,
+        };
+        Self { reason, failed, good }
+    }
+
+    /// Says on standard error which queries failed and why; why the run ended, unless it is to be quiet.
+    fn tell(&self, quiet: bool) -> Result<(), Failure> {
+        let mut stderr = std::io::stderr().lock();
+        for query in &self.failed {
+            let error = query.error.as_deref().unwrap_or("no reason is recorded");
+            writeln!(stderr, "highwater: query \"{}\" has failed: {error}", query.name)?;
+            if let Some(detail) = &query.detail {
+                writeln!(stderr, "DETAIL:  {detail}")?;
+            }
+        }
+        if quiet {
+            return Ok(());
+        }
+        let why = match self.reason {
             Reason::Signal(name) => format!("stopped by {name}"),
             Reason::CaughtUp => "caught up".to_owned(),
             Reason::Ended => "all sources have ended".to_owned(),
             Reason::AllFailed => "every query has failed".to_owned(),
+            Reason::SomeFailed => {
+                let (failed, all) = (self.failed.len(), self.failed.len() + self.good);
+                format!("{failed} of {all} queries failed, the others have caught up")
+            }
             Reason::NothingRuns => "the script runs no query".to_owned(),
         };
-        writeln!(
-            std::io::stderr(),
-            "highwater: {why}; the last checkpoint is durable"
-        )?;
+        writeln!(stderr, "highwater: {why}; the last checkpoint is durable")?;
+        Ok(())
     }
-    Ok(if reason == Reason::AllFailed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
 }
 
 async fn drive(
@@ -85,12 +122,12 @@ async fn drive(
     script: &Script,
     options: &RunOptions,
     signals: &mut Signals,
-) -> Result<Reason, Failure> {
+) -> Result<End, Failure> {
     let output = Output::stdout(Format::Table, options.quiet);
     let mut client = Client::new(database, output, Interrupt::default());
     tokio::select! {
         applied = apply::apply(&mut client, script) => applied?,
-        signal = signals.next() => return Ok(Reason::Signal(signal)),
+        signal = signals.next() => return Ok(End::new(Reason::Signal(signal), &Status::default())),
     }
     let mut report = Report::new(options);
     report.start()?;
@@ -100,24 +137,20 @@ async fn drive(
         report.show(&status)?;
         if let Some(reason) = over(&status) {
             report.end(&status)?;
-            return Ok(reason);
+            return Ok(End::new(reason, &status));
         }
         // Twice in a row: a lane that was about to be assigned is seen by then.
         let is_caught_up = options.until_caught_up && status.is_caught_up();
         if is_caught_up && was_caught_up {
             report.end(&status)?;
-            return Ok(if status.failed().next().is_some() {
-                Reason::AllFailed
-            } else {
-                Reason::CaughtUp
-            });
+            return Ok(End::new(Reason::CaughtUp, &status));
         }
         was_caught_up = is_caught_up;
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
             signal = signals.next() => {
                 report.end(&status)?;
-                return Ok(Reason::Signal(signal));
+                return Ok(End::new(Reason::Signal(signal), &status));
             }
         }
     }

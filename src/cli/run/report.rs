@@ -206,6 +206,7 @@ mod tests {
             name: "v".into(),
             state: "FAILED".into(),
             error: Some("division by zero (22012)".into()),
+            detail: None,
             late_rows: 0,
         };
         let status = Status {

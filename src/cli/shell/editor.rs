@@ -12,6 +12,7 @@ use rustyline::{CompletionType, Config, Context, Helper};
 
 use super::words::{self, KEYWORDS};
 use crate::cli::failure::Failure;
+use crate::cli::interrupt::Interrupt;
 use crate::cli::paint::{Paint, Tone};
 use crate::sql::parse::is_complete;
 
@@ -80,21 +81,29 @@ impl Editor {
         }
     }
 
-    /// Reads on until a statement or a command is complete.
+    /// Reads on until a statement or a command is complete. Ctrl-C forgets what was typed.
     ///
     /// # Errors
     /// When the terminal is gone.
-    pub(super) fn read(&mut self) -> Result<Entered, Failure> {
+    pub(super) fn read(&mut self, interrupt: &Interrupt) -> Result<Entered, Failure> {
+        interrupt.clear();
         loop {
             let prompt = if self.buffer.is_empty() {
                 PROMPT
             } else {
                 PROMPT_OPEN
             };
-            let line = match self
+            interrupt.set_prompt(Some(self.paint.on(Tone::Strong, PROMPT)));
+            let line = self
                 .lines
-                .readline(&(prompt, self.paint.on(Tone::Strong, prompt)))
-            {
+                .readline(&(prompt, self.paint.on(Tone::Strong, prompt)));
+            interrupt.set_prompt(None);
+            if interrupt.is_pressed() {
+                // The terminal dropped the line that was open; this one was typed at a new prompt.
+                interrupt.clear();
+                self.buffer.clear();
+            }
+            let line = match line {
                 Ok(line) => line,
                 Err(ReadlineError::Interrupted) => {
                     self.buffer.clear();

@@ -67,8 +67,8 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "SHOW",
-        "SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS | JOBS | WATERMARKS;\nSHOW LANES [FROM source];\n\
-         SHOW CREATE [kind] name;\nSHOW OPTIONS FOR connector;",
+        "SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
+         SHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
     ),
     ("DESCRIBE", "DESCRIBE name;"),
     (

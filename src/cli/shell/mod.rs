@@ -20,7 +20,7 @@ use super::interrupt::Interrupt;
 use super::opening;
 use super::output::Output;
 use super::paint::Paint;
-use super::script::Script;
+use super::script::{Piped, Script};
 
 /// Runs the shell until its jobs are done or the person leaves, then closes the database with a last checkpoint.
 ///
@@ -53,15 +53,27 @@ pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCod
 
 async fn run_jobs(client: &mut Client, jobs: &[Job]) -> Result<Next, Failure> {
     if jobs.is_empty() {
-        return client.run_script(&Script::stdin()?).await;
+        return run_piped(client).await;
     }
     for job in jobs {
-        let script = match job {
-            Job::Command(text) => Script::command(text),
-            Job::File(path) => Script::read(path)?,
+        let ended = match job {
+            Job::Command(text) => client.run_script(&Script::command(text)).await?,
+            Job::File(path) if path.as_os_str() == "-" => run_piped(client).await?,
+            Job::File(path) => client.run_script(&Script::read(path)?).await?,
         };
-        if client.run_script(&script).await? == Next::Quit {
+        if ended == Next::Quit {
             break;
+        }
+    }
+    Ok(Next::GoOn)
+}
+
+/// Runs the statements of standard input, each as soon as it is there.
+async fn run_piped(client: &mut Client) -> Result<Next, Failure> {
+    let mut piped = Piped::stdin();
+    while let Some(part) = piped.next_part()? {
+        if client.run_part(&piped.script, part).await? == Next::Quit {
+            return Ok(Next::Quit);
         }
     }
     Ok(Next::GoOn)
@@ -75,7 +87,7 @@ fn converse(runtime: &Runtime, client: &mut Client, quiet: bool) -> Result<(), F
     let mut editor = Editor::new(Paint::stdout())?;
     loop {
         editor.set_names(runtime.block_on(catalog::names(client)));
-        let entered = editor.read()?;
+        let entered = editor.read(&client.interrupt)?;
         client.interrupt.clear();
         let ended = match entered {
             Entered::Leave => break,

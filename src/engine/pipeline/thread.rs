@@ -14,7 +14,7 @@ use crate::engine::lane::queue::Signal;
 use crate::engine::query::intake::{Intake, IntakeOutput};
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
-use crate::engine::status::QueryStatus;
+use crate::engine::status::{Phase, QueryStatus};
 
 /// The state of a pipeline's thread.
 pub(super) struct PipelineThread {
@@ -346,7 +346,7 @@ impl PipelineThread {
                 operators: query.stages.status(),
                 rows: query.output.rows(),
                 sink: query.output.sink_status(),
-                is_ended: !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended),
+                phase: phase_of(query),
             }
         });
         PipelineStatus {
@@ -354,6 +354,14 @@ impl PipelineThread {
             checkpoint: self.in_flight.status(),
             steps: self.steps,
         }
+    }
+}
+
+fn phase_of(query: &Query) -> Phase {
+    if !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended) {
+        Phase::Ended
+    } else {
+        Phase::Running
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use highwater_sql::explain;
 use highwater_sql::stream_plan::{NodeId, PlanNode, StreamOp, StreamPlan};
 use highwater_storage::{ObjectId, ObjectProgress, OperatorHeader, OperatorId, Snapshot};
 
@@ -89,18 +90,22 @@ impl Stages {
         self.has_stepped = true;
         for (node, operator) in &mut self.operators {
             let id = operator_id(*node);
-            let expected = header(&self.plan.nodes[*node]);
+            let expected = header(&self.plan, *node);
             match found.operators.iter().find(|(recorded, _)| *recorded == id) {
                 Some((_, recorded)) if recorded.fingerprint == expected.fingerprint => {}
                 recorded => {
-                    let was = recorded.map_or("nothing", |(_, recorded)| recorded.description.as_str());
+                    let is = &expected.description;
+                    let detail = match recorded.map(|(_, recorded)| &recorded.description) {
+                        Some(was) if was == is => {
+                            format!("Operator {node}, {is}, has other types or inputs.")
+                        }
+                        Some(was) => format!("Operator {node} is {is}; its state was written by {was}."),
+                        None => format!("Operator {node}, {is}, has no state."),
+                    };
                     return Err(EngineError::recovery(
                         "the plan of a query has changed since its last checkpoint",
                     )
-                    .with_detail(format!(
-                        "Operator {node} is {}; its state was written by {was}.",
-                        expected.description
-                    ))
+                    .with_detail(detail)
                     .with_hint(
                         "Drop the view and create it again, or go back to the version that wrote it.",
                     ));
@@ -255,7 +260,7 @@ impl Stages {
     pub(crate) fn headers(&self) -> Vec<(OperatorId, OperatorHeader)> {
         self.operators
             .keys()
-            .map(|node| (operator_id(*node), header(&self.plan.nodes[*node])))
+            .map(|node| (operator_id(*node), header(&self.plan, *node)))
             .collect()
     }
 
@@ -266,7 +271,7 @@ impl Stages {
             .iter()
             .map(|(node, operator)| OperatorStatus {
                 node: *node,
-                description: self.plan.nodes[*node].fingerprint.clone(),
+                description: explain::operator(&self.plan, *node),
                 stats: operator.stats(),
                 watermark_us: self.watermarks[*node],
             })
@@ -280,10 +285,10 @@ fn operator_id(node: NodeId) -> OperatorId {
     OperatorId(u16::try_from(node).unwrap_or(u16::MAX))
 }
 
-fn header(node: &PlanNode) -> OperatorHeader {
+fn header(plan: &StreamPlan, node: NodeId) -> OperatorHeader {
     OperatorHeader {
-        fingerprint: fnv1a(node.fingerprint.as_bytes()),
-        description: node.fingerprint.clone(),
+        fingerprint: fnv1a(plan.nodes[node].fingerprint.as_bytes()),
+        description: explain::operator(plan, node),
     }
 }
 

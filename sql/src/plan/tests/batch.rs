@@ -148,7 +148,7 @@ async fn one_shot_reads_have_the_types_of_streaming_queries() {
     assert_eq!(batch.column(0).as_primitive::<Int64Type>().value(0), 3);
     let text = |n: usize| arrow::util::display::array_value_to_string(batch.column(n), 0).unwrap();
     assert_eq!(text(1), "18446744073709551615");
-    assert_eq!(text(2), "1.6666666666666666");
+    assert_eq!(text(2), "1.6666666666666667");
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Plans over a small catalog, as EXPLAIN shows them.
 
 mod batch;
+mod messages;
 mod refusals;
 
 use std::collections::BTreeMap;

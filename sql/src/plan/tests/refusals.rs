@@ -190,7 +190,7 @@ fn errors_speak_postgresql() {
         (
             "SELECT 'x'::int FROM bids",
             SqlState::InvalidTextRepresentation,
-            "cannot cast string 'x' to value of integer type",
+            "invalid input syntax for type integer: \"x\"",
         ),
         (
             "SELECT channel + date_time FROM bids",

@@ -110,12 +110,18 @@ impl Mean {
         Ok(Self { result, factor })
     }
 
-    /// `sum / count`, cut off at the scale of the result: a view has the digits that a one-shot read of the same query has.
+    /// `sum / count`, rounded half away from zero at the scale of the result, as PostgreSQL rounds it.
     fn exact(&self, sum: i128, count: i64) -> Option<i128> {
         let count = i128::from(count);
         let whole = (sum / count).checked_mul(self.factor)?;
         let rest = (sum % count).checked_mul(self.factor)?;
-        let mean = whole.checked_add(rest / count)?;
+        let (quotient, left) = (rest / count, rest % count);
+        let away = if left.abs() * 2 >= count.abs() {
+            left.signum() * count.signum()
+        } else {
+            0
+        };
+        let mean = whole.checked_add(quotient)?.checked_add(away)?;
         (mean.abs() < DECIMAL_LIMIT).then_some(mean)
     }
 }
@@ -417,13 +423,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_are_cut_off_at_their_scale_and_do_not_overflow_on_the_way() {
+    fn means_are_rounded_half_away_from_zero_and_do_not_overflow_on_the_way() {
         let whole = Mean::new(DataType::Decimal128(38, 0), 0).unwrap();
-        assert_eq!(whole.exact(5, 2), Some(2));
-        assert_eq!(whole.exact(-5, 2), Some(-2));
+        assert_eq!(whole.exact(5, 2), Some(3));
+        assert_eq!(whole.exact(-5, 2), Some(-3));
         assert_eq!(whole.exact(-4, 3), Some(-1));
+        assert_eq!(whole.exact(-5, 3), Some(-2));
+        assert_eq!(whole.exact(4, 3), Some(1));
         let fine = Mean::new(DataType::Decimal128(38, 16), 0).unwrap();
-        assert_eq!(fine.exact(2, 3), Some(6_666_666_666_666_666));
+        assert_eq!(fine.exact(2, 3), Some(6_666_666_666_666_667));
         let large = i128::from(i64::MAX) * 1_000_000;
         assert_eq!(
             fine.exact(large, 1_000_000),

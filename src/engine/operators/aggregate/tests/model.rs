@@ -125,7 +125,8 @@ fn result(call: &AggregateCall, rows: &BTreeMap<Row, i64>) -> String {
             }
             let factor = 10i128.pow(if argument == DECIMAL { 14 } else { 16 });
             let count = i128::from(count);
-            decimal(sum * factor / count, 16)
+            // Half a unit, away from zero, and then cut off.
+            decimal((2 * sum * factor + count * sum.signum()) / (2 * count), 16)
         }
     }
 }

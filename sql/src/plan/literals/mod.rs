@@ -1,0 +1,169 @@
+//! Texts that stand for values of other types: read as PostgreSQL reads them, and refused with their place.
+//!
+//! ```text
+//! ast::Query ──[typed]──▶ intervals in DataFusion's spelling, constants checked   the text is there, so places are known
+//!      │ SqlToRel, Analyzer
+//!      ▼
+//! LogicalPlan ─[casts]──▶ casts from text to BYTEA and INTERVAL are functions     constants and columns alike
+//! ```
+
+mod bytea;
+mod casts;
+mod interval;
+
+use std::ops::ControlFlow;
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::sql::sqlparser::ast::{
+    self, CastKind, DateTimeField, Expr, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+};
+
+pub(crate) use self::casts::text_casts;
+use self::interval::{Interval, Unit};
+use crate::plan::place::position_of;
+use crate::plan::types::arrow_type;
+use crate::plan::values;
+use crate::{SqlError, SqlState};
+
+/// Reads the constants of a query or an expression. Intervals are written as DataFusion reads them.
+///
+/// # Errors
+/// The first text that is no value of its type, with its place.
+pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
+    match ast.visit(&mut Literals) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+struct Literals;
+
+impl VisitorMut for Literals {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<SqlError>> {
+        match literal(expr) {
+            Ok(Some(replaced)) => *expr = replaced,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Checks one expression that may be a constant; gives what is to stand in its place.
+fn literal(expr: &Expr) -> Result<Option<Expr>, SqlError> {
+    match expr {
+        Expr::Interval(interval) => interval_literal(interval, false),
+        // DataFusion would negate the first amount of the text only.
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => match expr.as_ref() {
+            Expr::Interval(interval) => interval_literal(interval, true),
+            _ => Ok(None),
+        },
+        Expr::TypedString(typed) => check(&typed.value, &typed.data_type).map(|()| None),
+        Expr::Cast {
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            expr,
+            data_type,
+            ..
+        } => match expr.as_ref() {
+            Expr::Value(value) => check(value, data_type).map(|()| None),
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn interval_literal(interval: &ast::Interval, negative: bool) -> Result<Option<Expr>, SqlError> {
+    let Expr::Value(value) = interval.value.as_ref() else {
+        return Ok(None);
+    };
+    let text = match &value.value {
+        Value::Number(digits, _) => digits.clone(),
+        other => match text_of(other) {
+            Some(text) => text.to_owned(),
+            None => return Ok(None),
+        },
+    };
+    let read = read_interval(&text, interval).and_then(|read| match negative {
+        true => read.negated().ok_or_else(|| {
+            SqlError::new(
+                SqlState::DatetimeFieldOverflow,
+                format!("interval out of range: \"{text}\""),
+            )
+        }),
+        false => Ok(read),
+    });
+    let read = read.map_err(|error| at(error, value))?;
+    let text = ValueWithSpan {
+        value: Value::SingleQuotedString(read.plain_text()),
+        span: value.span,
+    };
+    Ok(Some(Expr::Interval(ast::Interval {
+        value: Box::new(Expr::Value(text)),
+        leading_field: None,
+        leading_precision: None,
+        last_field: None,
+        fractional_seconds_precision: None,
+    })))
+}
+
+fn read_interval(text: &str, interval: &ast::Interval) -> Result<Interval, SqlError> {
+    if interval.leading_precision.is_some() || interval.fractional_seconds_precision.is_some() {
+        return Err(SqlError::unsupported("a precision of an interval")
+            .with_hint("Intervals count microseconds: leave the precision out."));
+    }
+    let last = match interval.last_field.as_ref().or(interval.leading_field.as_ref()) {
+        Some(field) => Some(unit(field)?),
+        None => None,
+    };
+    interval::read(text, last)
+}
+
+fn unit(field: &DateTimeField) -> Result<Unit, SqlError> {
+    let word = field.to_string();
+    Unit::named(&word).ok_or_else(|| {
+        SqlError::new(
+            SqlState::SyntaxError,
+            format!("{word} is not the field of an interval"),
+        )
+        .with_hint("Fields are YEAR, MONTH, WEEK, DAY, HOUR, MINUTE and SECOND.")
+    })
+}
+
+/// Checks that a constant in quotes is a value of the type that is written with it.
+fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlError> {
+    let (Some(text), Ok(wanted)) = (text_of(&value.value), arrow_type(data_type)) else {
+        // A type that is not there is refused when it is planned.
+        return Ok(());
+    };
+    let checked = match &wanted {
+        DataType::Binary => bytea::read(text).map(drop),
+        DataType::Interval(_) => interval::read(text, None).map(drop),
+        DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
+        _ => ScalarValue::from(text)
+            .cast_to(&wanted)
+            .map(drop)
+            .map_err(|_| values::invalid_text(text, &wanted)),
+    };
+    checked.map_err(|error| at(error, value))
+}
+
+fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+        Value::DollarQuotedString(text) => Some(&text.value),
+        _ => None,
+    }
+}
+
+fn at(error: SqlError, value: &ValueWithSpan) -> SqlError {
+    match position_of(value.span) {
+        Some(position) => error.at(position),
+        None => error,
+    }
+}

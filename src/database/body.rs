@@ -1,0 +1,135 @@
+//! What the statement that makes an object says: text and catalog → the object's body. Asks nobody.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use highwater_connectors::options::OptionMap;
+use highwater_connectors::registry::Registry;
+use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, ViewDef};
+use highwater_sql::plan;
+use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source};
+use highwater_sql::statement::{CreateSink, CreateSource, Parsed, Statement};
+
+use super::specs::{checked_source, only_of, sink_options};
+use crate::error::{Error, Result};
+
+/// Reads `${NAME}` from the environment of the process.
+pub(super) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// What objects are read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To run them: the environment must have what their options name, and the options must work.
+    Run,
+    /// To look at what is recorded: nothing is opened, so options may stay as they are written.
+    Look,
+}
+
+impl Purpose {
+    fn variable(self, name: &str) -> Option<String> {
+        match self {
+            Self::Run => environment(name),
+            Self::Look => environment(name).or_else(|| Some(format!("${{{name}}}"))),
+        }
+    }
+
+    /// What was checked; where nothing runs, what is written does as well.
+    fn settled<T>(self, checked: Result<T>, written: impl FnOnce() -> T) -> Result<T> {
+        match self {
+            Self::Run => checked,
+            Self::Look => Ok(checked.unwrap_or_else(|_| written())),
+        }
+    }
+}
+
+/// What the statement that makes an object says, against the objects that are there, and what it depends on.
+///
+/// # Errors
+/// What the statement reports.
+pub(super) fn body_of(
+    objects: &Catalog,
+    registry: &Registry,
+    parsed: &Parsed,
+    purpose: Purpose,
+) -> Result<(ObjectBody, Vec<String>)> {
+    match &parsed.statement {
+        Statement::CreateSource(source) => {
+            let resolved = source_of(registry, source, None, purpose)?;
+            Ok((ObjectBody::Source(resolved.def), Vec::new()))
+        }
+        Statement::CreateView(view) => {
+            let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
+            let body = ViewDef {
+                schema: planned.schema,
+                query: view.query.to_string(),
+            };
+            Ok((ObjectBody::View(body), planned.depends_on))
+        }
+        Statement::CreateMaterializedView(view) => {
+            let planned = plan::plan_view(objects, &view.query, &view.columns, view.emit_on_window_close)?;
+            let body = MaterializedViewDef {
+                plan: Arc::new(planned.plan),
+                query: view.query.to_string(),
+            };
+            Ok((ObjectBody::MaterializedView(body), planned.depends_on))
+        }
+        Statement::CreateSink(sink) => sink_of(objects, registry, sink, purpose),
+        _ => Err(Error::new("XX000", "the statement makes no object")),
+    }
+}
+
+/// What `CREATE SOURCE` says; `found` are the columns of a source that declares none.
+///
+/// # Errors
+/// What the statement reports.
+pub(super) fn source_of(
+    registry: &Registry,
+    source: &CreateSource,
+    found: Option<&Schema>,
+    purpose: Purpose,
+) -> Result<ResolvedSource> {
+    let mut resolved = resolve_source(source, &|name| purpose.variable(name), found)?;
+    plan::check_source(&resolved.def)?;
+    let checked = checked_source(registry, resolved.def.clone());
+    resolved.def = purpose.settled(checked, || resolved.def)?;
+    Ok(resolved)
+}
+
+fn sink_of(
+    objects: &Catalog,
+    registry: &Registry,
+    sink: &CreateSink,
+    purpose: Purpose,
+) -> Result<(ObjectBody, Vec<String>)> {
+    let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
+    let schema = &planned.plan.root().schema;
+    let mut target = resolve_sink(sink, schema, &|name| purpose.variable(name))?;
+    let mut stream = planned.plan;
+    let notices = plan::plan_sink_checks(&stream, target.upsert, &target.primary_key)?;
+    stream.notices.extend(notices);
+    target.options.append(&mut target.encode_options);
+    let place = sink.with.get("connector").map(|given| given.position);
+    let checked = checked_sink_options(registry, &target).map_err(|error| error.at(place));
+    let options = purpose.settled(checked, || target.options.clone())?;
+    let body = SinkDef {
+        plan: Arc::new(stream),
+        connector: target.connector,
+        options,
+        upsert: target.upsert,
+        primary_key: target.primary_key,
+        encode: target.encode,
+        encode_options: Default::default(),
+    };
+    Ok((ObjectBody::Sink(body), planned.depends_on))
+}
+
+/// A sink's options, checked and under their canonical names.
+fn checked_sink_options(registry: &Registry, target: &SinkTarget) -> Result<OptionMap> {
+    let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;
+    let options = highwater_connectors::options::validate(&specs, &target.options)?;
+    let connector = registry.sink(&target.connector)?;
+    connector.validate(&only_of(connector.options(), &options))?;
+    Ok(options)
+}

@@ -5,5 +5,6 @@ mod embedding;
 mod kafka;
 mod oracle;
 mod restart;
+mod slt;
 mod support;
 mod topics;

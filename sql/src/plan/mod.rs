@@ -11,8 +11,8 @@
 
 mod batch;
 mod context;
-pub mod explain;
 mod depth;
+pub mod explain;
 mod functions;
 mod lower;
 mod names;
@@ -20,6 +20,7 @@ mod place;
 mod postgres;
 mod query;
 mod refuse;
+mod rounding;
 mod sink;
 mod source;
 mod translate;

@@ -13,8 +13,8 @@ use crate::catalog::{
     ColumnDef, ColumnOrigin, MaterializedViewDef, Object, ObjectBody, ObjectId, SourceDef, ViewDef,
     WatermarkDef,
 };
-use crate::plan::explain::explain;
 use crate::parse::parse_query;
+use crate::plan::explain::explain;
 use crate::statement::Include;
 use crate::stream_plan::{StreamOp, WindowKind};
 

@@ -25,10 +25,13 @@ const CLOCK: [&str; 5] = [
     "today",
 ];
 
+/// Names of PostgreSQL, and what DataFusion calls the same functions.
+const SYNONYMS: [(&str, &str); 2] = [("ceiling", "ceil"), ("sign", "signum")];
+
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
-    scalar: by_name(SessionStateDefaults::default_scalar_functions(), |f| {
+    scalar: with_synonyms(by_name(SessionStateDefaults::default_scalar_functions(), |f| {
         (f.name(), f.aliases())
-    }),
+    })),
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
@@ -56,6 +59,15 @@ impl Functions {
             .chain(self.window.keys())
             .map(String::as_str)
     }
+}
+
+fn with_synonyms(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
+    for (name, same) in SYNONYMS {
+        if let Some(function) = functions.get(same).cloned() {
+            functions.insert(name.to_owned(), function);
+        }
+    }
+    functions
 }
 
 fn by_name<T, F>(functions: Vec<Arc<T>>, names: F) -> BTreeMap<String, Arc<T>>

@@ -19,9 +19,9 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
 use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
+use crate::plan::postgres;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::column_type;
-use crate::plan::{postgres, rounding};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -42,10 +42,10 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let statement = ast::Statement::Query(Box::new(query));
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
+        .and_then(postgres::written)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
-        .and_then(postgres::fold_integers)
-        .and_then(rounding::rounded_casts)
+        .and_then(postgres::checked_numbers)
         .and_then(columns_only)
         .map_err(translate)?;
     let columns = output.applied_to(&field_names(plan.schema().as_arrow()));

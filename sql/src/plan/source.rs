@@ -18,7 +18,7 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
-use crate::plan::{postgres, query, rounding};
+use crate::plan::{postgres, query};
 use crate::{SqlError, SqlState};
 
 /// All columns of a source, in declared order.
@@ -202,8 +202,9 @@ fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Res
         let plan = LogicalPlanBuilder::from(scan)
             .project([expr.alias("value")])?
             .build()?;
+        let plan = postgres::written(plan)?;
         let plan = Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {})?;
-        postgres::fold_integers(plan).and_then(rounding::rounded_casts)
+        postgres::checked_numbers(plan)
     };
     let plan = planned().map_err(translate)?;
     query::refuse_impure(&plan)?;

@@ -10,5 +10,6 @@ mod failures;
 mod kafka;
 mod oracle;
 mod restart;
+mod slt;
 mod support;
 mod topics;

@@ -24,6 +24,7 @@ mod place;
 mod postgres;
 mod query;
 mod refuse;
+mod rounding;
 mod sink;
 mod source;
 mod suspect;

@@ -18,11 +18,10 @@ use datafusion::sql::sqlparser::ast;
 use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::{check_depth, flat_enough};
 use crate::plan::functions::impurity;
-use crate::plan::literals;
 use crate::plan::names::OutputNames;
-use crate::plan::postgres;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
+use crate::plan::{literals, postgres, rounding};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -50,6 +49,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
         .and_then(literals::text_casts)
         .and_then(postgres::fold_integers)
+        .and_then(rounding::rounded_casts)
         .and_then(columns_only)
         .map_err(|error| translate_in(error, &written))?;
     let columns = output.applied_to(&field_names(plan.schema().as_arrow()));

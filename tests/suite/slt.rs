@@ -1,0 +1,283 @@
+//! The files of `tests/slt`: SQL with the answers that PostgreSQL gives, through the embedded session.
+//!
+//! Beside the statements of Highwater a file may have three that are for this driver:
+//!
+//! - `INSERT INTO source [(column, …)] VALUES …` pushes rows into a source with `connector = 'memory'`, cast to its columns;
+//! - `RESTART` closes the database and opens it again;
+//! - `CRASH` opens it again without a last checkpoint.
+//!
+//! A statement that is no query comes back when every running query has taken all rows that were pushed, so that no file waits.
+//! An error reads `SQLSTATE: message`, with its detail and its hint on further lines.
+
+use std::fmt;
+use std::future::ready;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Schema};
+use datafusion::sql::sqlparser::ast::{Insert, Statement, TableObject};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use highwater::connectors::registry::Registry;
+use highwater::sql::show::name as quoted;
+use highwater::text::ColumnText;
+use highwater::{Database, Error, Rows, Session};
+use sqllogictest::{DB, DBOutput, DefaultColumnType, Record, Runner, parse_file, strict_column_validator};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::support::{rows, until};
+
+/// One test for each file, and the names of all files.
+macro_rules! files {
+    ($($name:ident)*) => {
+        const FILES: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[test]
+            fn $name() {
+                run(stringify!($name));
+            }
+        )*
+    };
+}
+
+files! { aggregates ddl errors functions numbers select setops show times types views windows }
+
+#[test]
+fn every_file_has_its_test() {
+    let entries = std::fs::read_dir(folder()).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            path.file_stem().unwrap().to_str().unwrap().to_owned()
+        })
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, FILES);
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slt")
+}
+
+/// Runs a file to its end and tells all that differs, not only what differs first.
+fn run(name: &str) {
+    let path = folder().join(name).with_extension("slt");
+    let records = parse_file(&path).unwrap_or_else(|error| panic!("{error}"));
+    let mut runner = Runner::new(|| ready(Ok(Driver::new())));
+    runner.with_column_validator(strict_column_validator);
+    let mut faults = Vec::new();
+    for record in records {
+        if matches!(record, Record::Halt { .. }) {
+            break;
+        }
+        if let Err(error) = runner.run(record) {
+            faults.push(error.to_string());
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} records differ\n\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
+}
+
+/// A session on a database of its own.
+struct Driver {
+    session: Option<Session>,
+    registry: Registry,
+    dir: TempDir,
+    runtime: Runtime,
+}
+
+impl DB for Driver {
+    type Error = Failure;
+    type ColumnType = DefaultColumnType;
+
+    fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failure> {
+        match sql.trim_end_matches(';') {
+            "RESTART" => {
+                let database = self.session().database().clone();
+                self.session = None;
+                self.runtime.block_on(database.close())?;
+                self.open();
+            }
+            "CRASH" => {
+                self.session = None;
+                self.open();
+            }
+            sql if sql.starts_with("INSERT ") => {
+                let count = self.runtime.block_on(insert(self.session().database(), sql))?;
+                self.catch_up();
+                return Ok(DBOutput::StatementComplete(count));
+            }
+            sql => {
+                let outcomes = self.runtime.block_on(self.session().execute(sql))?;
+                if let Some(found) = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows) {
+                    return Ok(DBOutput::Rows {
+                        types: column_types(&found.schema),
+                        rows: cells(&found.batches),
+                    });
+                }
+            }
+        }
+        self.catch_up();
+        Ok(DBOutput::StatementComplete(0))
+    }
+
+    fn error_sql_state(failure: &Failure) -> Option<String> {
+        Some(failure.0.sqlstate().to_owned())
+    }
+}
+
+impl Driver {
+    fn new() -> Self {
+        let mut driver = Self {
+            session: None,
+            registry: Registry::with_builtin(),
+            dir: TempDir::new().unwrap(),
+            runtime: Runtime::new().unwrap(),
+        };
+        driver.open();
+        driver
+    }
+
+    fn session(&self) -> &Session {
+        self.session
+            .as_ref()
+            .expect("the database is open between statements")
+    }
+
+    /// Only CHECKPOINT and RESTART write a checkpoint: what a file sees must not hang on the time that it takes.
+    fn open(&mut self) {
+        let builder = Database::builder()
+            .registry(self.registry.clone())
+            .checkpoint_interval(Duration::from_secs(3600));
+        let database = self.runtime.block_on(builder.open(self.dir.path())).unwrap();
+        self.session = Some(database.session());
+    }
+
+    /// Waits until every running query has taken all rows of every memory source.
+    fn catch_up(&self) {
+        let database = self.session().database();
+        self.runtime.block_on(async {
+            for source in rows(database, "SELECT name FROM hw.sources WHERE connector = 'memory'").await {
+                let topic = database.memory_source(&source).unwrap();
+                let end = topic.end_offset(0).unwrap();
+                let behind = format!(
+                    "SELECT count(*) FROM hw.lanes l JOIN hw.queries q ON q.name = l.query
+                     WHERE l.source = '{source}' AND q.state = 'RUNNING' AND l.\"position\" < {end}"
+                );
+                until(database, &behind, 0).await;
+            }
+        });
+    }
+}
+
+/// An error as the files match it.
+#[derive(Debug)]
+struct Failure(Error);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.sqlstate(), self.0.message())?;
+        if let Some(detail) = self.0.detail() {
+            write!(f, "\nDETAIL: {detail}")?;
+        }
+        if let Some(hint) = self.0.hint() {
+            write!(f, "\nHINT: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+/// Pushes the rows of an INSERT into partition 0 of a memory source, as one batch; gives their number.
+async fn insert(database: &Database, sql: &str) -> Result<u64, Failure> {
+    let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, sql).unwrap();
+    let Some(Statement::Insert(Insert {
+        table: TableObject::TableName(source),
+        columns: named,
+        source: Some(values),
+        ..
+    })) = statements.pop()
+    else {
+        panic!("INSERT INTO source [(column, …)] VALUES …, not {sql}");
+    };
+    let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+    let fields = fields(database, &source.to_string()).await?;
+    let given = match named.as_slice() {
+        [] => fields.iter().map(|(column, _)| quoted(column)).collect(),
+        named => named.to_vec(),
+    };
+    let casts: Vec<String> = fields
+        .iter()
+        .map(|(column, data_type)| {
+            let column = quoted(column);
+            let value = if given.contains(&column) { &column } else { "NULL" };
+            format!("CAST({value} AS {data_type}) AS {column}")
+        })
+        .collect();
+    let (casts, given) = (casts.join(", "), given.join(", "));
+    let Rows { batches, schema } = database
+        .query(&format!("SELECT {casts} FROM ({values}) AS given ({given})"))
+        .await?;
+    let batch = concat_batches(&schema, &batches).unwrap();
+    let count = batch.num_rows() as u64;
+    database
+        .memory_source(&source.to_string())?
+        .push(batch)
+        .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    Ok(count)
+}
+
+/// Names and types of the columns that the records of a source have themselves.
+async fn fields(database: &Database, source: &str) -> Result<Vec<(String, String)>, Failure> {
+    let described = database.query(&format!("DESCRIBE {source}")).await?;
+    let columns = cells(&described.batches).into_iter();
+    let is_field = |extra: &str| !extra.starts_with("AS ") && !extra.starts_with("INCLUDE ");
+    Ok(columns
+        .filter(|column| is_field(&column[3]))
+        .map(|column| (column[0].clone(), column[1].clone()))
+        .collect())
+}
+
+fn column_types(schema: &Schema) -> Vec<DefaultColumnType> {
+    let types = schema.fields().iter().map(|field| match field.data_type() {
+        data_type if data_type.is_integer() => DefaultColumnType::Integer,
+        DataType::Float32 | DataType::Float64 | DataType::Decimal128(..) => DefaultColumnType::FloatingPoint,
+        _ => DefaultColumnType::Text,
+    });
+    types.collect()
+}
+
+/// The values as the shell writes them; NULL as `NULL`, an empty text as `(empty)`.
+fn cells(batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    let mut cells = Vec::new();
+    for batch in batches {
+        let columns: Vec<ColumnText> = batch.columns().iter().map(ColumnText::new).collect();
+        cells.extend(
+            (0..batch.num_rows()).map(|row| columns.iter().map(|column| cell(column, row)).collect()),
+        );
+    }
+    cells
+}
+
+fn cell(column: &ColumnText, row: usize) -> String {
+    let mut text = String::new();
+    match (column.write(row, &mut text), text.is_empty()) {
+        (false, _) => "NULL".to_owned(),
+        (true, true) => "(empty)".to_owned(),
+        (true, false) => text,
+    }
+}

@@ -14,11 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
     let mut lines = Vec::new();
     for batch in batches {
-        let columns: Vec<_> = batch
-            .columns()
-            .iter()
-            .map(|column| ColumnText::new(column))
-            .collect();
+        let columns: Vec<_> = batch.columns().iter().map(ColumnText::new).collect();
         for row in 0..batch.num_rows() {
             let cells = columns.iter().map(|column| {
                 let mut cell = String::new();

@@ -29,6 +29,10 @@ pub(crate) struct Broker {
 }
 
 /// The broker, started at the first use. A watcher removes it with the end of this process, however it ends.
+#[expect(
+    clippy::zombie_processes,
+    reason = "the watcher ends after this process, and because of that"
+)]
 pub(crate) fn broker() -> &'static Broker {
     static BROKER: OnceLock<Broker> = OnceLock::new();
     BROKER.get_or_init(|| {

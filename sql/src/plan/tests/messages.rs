@@ -29,138 +29,141 @@ async fn value(text: &str) -> String {
     arrow::util::display::array_value_to_string(rows[0].column(0), 0).unwrap()
 }
 
+/// A query, the state and the words of its error, and what stands at its position.
+const WRONG: &[(&str, &str, &str, &str)] = &[
+    (
+        "SELECT nothing FROM totals",
+        "42703",
+        "column \"nothing\" does not exist",
+        "nothing",
+    ),
+    (
+        "SELECT 1 + true AS x",
+        "42883",
+        "operator does not exist: bigint + boolean",
+        "true",
+    ),
+    (
+        "SELECT sum('a')",
+        "42883",
+        "function sum(character varying) does not exist",
+        "sum",
+    ),
+    (
+        "SELECT length()",
+        "42883",
+        "function character_length() does not exist",
+        "length",
+    ),
+    (
+        "SELECT lenght('a')",
+        "42883",
+        "function lenght does not exist",
+        "lenght",
+    ),
+    ("SELECT 1 / 0", "22012", "division by zero", ""),
+    (
+        "SELECT 'abc'::int",
+        "22P02",
+        "invalid input syntax for type integer: \"abc\"",
+        "'abc'",
+    ),
+    (
+        "SELECT CAST('99999999999' AS INT)",
+        "22003",
+        "value \"99999999999\" is out of range for type integer",
+        "'99999999999'",
+    ),
+    (
+        "SELECT DATE '2020-13-01'",
+        "22008",
+        "date/time field value out of range: \"2020-13-01\"",
+        "'2020-13-01'",
+    ),
+    (
+        "SELECT 'x'::timestamp",
+        "22007",
+        "invalid input syntax for type timestamp: \"x\"",
+        "'x'",
+    ),
+    (
+        "SELECT s::int FROM (VALUES ('abc')) t(s)",
+        "22P02",
+        "invalid input syntax for type integer: \"abc\"",
+        "",
+    ),
+    (
+        "SELECT n + 1 FROM (VALUES (9223372036854775807)) t(n)",
+        "22003",
+        "bigint out of range",
+        "",
+    ),
+    ("SELECT 70000::smallint", "22003", "smallint out of range", ""),
+    ("SELECT 1 LIMIT -1", "2201W", "LIMIT must not be negative", ""),
+    (
+        "SELECT 1 AS a ORDER BY 2",
+        "42P10",
+        "ORDER BY position 2 is not in select list",
+        "",
+    ),
+    (
+        "SELECT total FROM totals GROUP BY 3",
+        "42P10",
+        "GROUP BY position 3 is not in select list",
+        "",
+    ),
+    (
+        "SELECT count(*) FROM totals WHERE count(*) > 1",
+        "42803",
+        "aggregate functions are not allowed in WHERE",
+        "",
+    ),
+    (
+        "SELECT * FROM totals WHERE total",
+        "42804",
+        "a condition must be of type boolean, not of type numeric",
+        "",
+    ),
+    (
+        "SELECT (SELECT 1 AS n UNION ALL SELECT 2)",
+        "21000",
+        "more than one row returned by a subquery used as an expression",
+        "",
+    ),
+    (
+        "SELECT extract(nonsense FROM now())",
+        "22023",
+        "unit \"nonsense\" not recognized",
+        "",
+    ),
+    (
+        "SELECT regexp_replace('a', '(', 'b')",
+        "2201B",
+        "invalid regular expression: unclosed group",
+        "",
+    ),
+    (
+        "SELECT sqrt(-1)",
+        "2201F",
+        "cannot take square root of a negative number",
+        "",
+    ),
+    (
+        "SELECT a FROM (SELECT 1 AS a, 2 AS a) t",
+        "42701",
+        "column \"a\" specified more than once",
+        "",
+    ),
+];
+
 #[tokio::test]
 async fn errors_have_postgresqls_states_and_words_and_a_place_where_there_is_one() {
     let mut wrong = Vec::new();
-    for (text, state, message, place) in [
-        (
-            "SELECT nothing FROM totals",
-            "42703",
-            "column \"nothing\" does not exist",
-            "nothing",
-        ),
-        (
-            "SELECT 1 + true AS x",
-            "42883",
-            "operator does not exist: bigint + boolean",
-            "true",
-        ),
-        (
-            "SELECT sum('a')",
-            "42883",
-            "function sum(character varying) does not exist",
-            "sum",
-        ),
-        (
-            "SELECT length()",
-            "42883",
-            "function character_length() does not exist",
-            "length",
-        ),
-        (
-            "SELECT lenght('a')",
-            "42883",
-            "function lenght does not exist",
-            "lenght",
-        ),
-        ("SELECT 1 / 0", "22012", "division by zero", ""),
-        (
-            "SELECT 'abc'::int",
-            "22P02",
-            "invalid input syntax for type integer: \"abc\"",
-            "'abc'",
-        ),
-        (
-            "SELECT CAST('99999999999' AS INT)",
-            "22003",
-            "value \"99999999999\" is out of range for type integer",
-            "'99999999999'",
-        ),
-        (
-            "SELECT DATE '2020-13-01'",
-            "22008",
-            "date/time field value out of range: \"2020-13-01\"",
-            "'2020-13-01'",
-        ),
-        (
-            "SELECT 'x'::timestamp",
-            "22007",
-            "invalid input syntax for type timestamp: \"x\"",
-            "'x'",
-        ),
-        (
-            "SELECT s::int FROM (VALUES ('abc')) t(s)",
-            "22P02",
-            "invalid input syntax for type integer: \"abc\"",
-            "",
-        ),
-        (
-            "SELECT n + 1 FROM (VALUES (9223372036854775807)) t(n)",
-            "22003",
-            "bigint out of range",
-            "",
-        ),
-        ("SELECT 70000::smallint", "22003", "smallint out of range", ""),
-        ("SELECT 1 LIMIT -1", "2201W", "LIMIT must not be negative", ""),
-        (
-            "SELECT 1 AS a ORDER BY 2",
-            "42P10",
-            "ORDER BY position 2 is not in select list",
-            "",
-        ),
-        (
-            "SELECT total FROM totals GROUP BY 3",
-            "42P10",
-            "GROUP BY position 3 is not in select list",
-            "",
-        ),
-        (
-            "SELECT count(*) FROM totals WHERE count(*) > 1",
-            "42803",
-            "aggregate functions are not allowed in WHERE",
-            "",
-        ),
-        (
-            "SELECT * FROM totals WHERE total",
-            "42804",
-            "a condition must be of type boolean, not of type numeric",
-            "",
-        ),
-        (
-            "SELECT (SELECT 1 AS n UNION ALL SELECT 2)",
-            "21000",
-            "more than one row returned by a subquery used as an expression",
-            "",
-        ),
-        (
-            "SELECT extract(nonsense FROM now())",
-            "22023",
-            "unit \"nonsense\" not recognized",
-            "",
-        ),
-        (
-            "SELECT regexp_replace('a', '(', 'b')",
-            "2201B",
-            "invalid regular expression: unclosed group",
-            "",
-        ),
-        (
-            "SELECT sqrt(-1)",
-            "2201F",
-            "cannot take square root of a negative number",
-            "",
-        ),
-        (
-            "SELECT a FROM (SELECT 1 AS a, 2 AS a) t",
-            "42701",
-            "column \"a\" specified more than once",
-            "",
-        ),
-    ] {
+    for (text, state, message, place) in WRONG {
         let error = told(text).await;
         let at = error.position.map_or("", |position| &text[position..]);
-        let is_there = at.starts_with(place) && at.is_empty() == place.is_empty();
-        if (error.state.code(), error.message.as_str()) != (state, message) || !is_there {
+        let is_there = at.starts_with(*place) && at.is_empty() == place.is_empty();
+        if (error.state.code(), error.message.as_str()) != (*state, *message) || !is_there {
             wrong.push(format!(
                 "{text}\n  {} {} at \"{at}\"",
                 error.state.code(),

@@ -27,10 +27,14 @@ const CLOCK: [&str; 5] = [
     "today",
 ];
 
+/// Names of PostgreSQL, and what DataFusion calls the same functions.
+const SYNONYMS: [(&str, &str); 2] = [("ceiling", "ceil"), ("sign", "signum")];
+
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
-    scalar: bounded(by_name(SessionStateDefaults::default_scalar_functions(), |f| {
-        (f.name(), f.aliases())
-    })),
+    scalar: bounded(with_synonyms(by_name(
+        SessionStateDefaults::default_scalar_functions(),
+        |f| (f.name(), f.aliases()),
+    ))),
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
@@ -66,6 +70,15 @@ impl Functions {
             .chain(self.window.keys())
             .map(String::as_str)
     }
+}
+
+fn with_synonyms(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
+    for (name, same) in SYNONYMS {
+        if let Some(function) = functions.get(same).cloned() {
+            functions.insert(name.to_owned(), function);
+        }
+    }
+    functions
 }
 
 fn by_name<T, F>(functions: Vec<Arc<T>>, names: F) -> BTreeMap<String, Arc<T>>

@@ -1,8 +1,9 @@
 //! The names that PostgreSQL gives to the columns of a query: `count` for `count(*)`, `?column?` for `price * 2`.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr, visit_expressions_mut};
 
 use crate::plan::types::folded;
 
@@ -16,7 +17,7 @@ const UNNAMED: &str = "?column?";
 pub(crate) struct OutputNames {
     /// For each item of the list: its name, or `None` for a wildcard.
     items: Vec<Option<String>>,
-    /// Items that are written exactly like an earlier one.
+    /// Items that DataFusion would call like an earlier one.
     repeated: BTreeSet<usize>,
 }
 
@@ -27,7 +28,7 @@ impl OutputNames {
         let mut items = Vec::new();
         for (index, item) in leading_select(query).iter().enumerate() {
             if let SelectItem::UnnamedExpr(expr) = item
-                && !seen.insert(expr.to_string())
+                && !seen.insert(planned_name(expr))
             {
                 repeated.insert(index);
             }
@@ -40,7 +41,7 @@ impl OutputNames {
         Self { items, repeated }
     }
 
-    /// The query with aliases on items that say the same as an earlier one: DataFusion wants them apart.
+    /// The query with aliases on items that would be called like an earlier one: DataFusion wants them apart.
     pub(crate) fn disambiguated(&self, query: &ast::Query) -> ast::Query {
         let mut query = query.clone();
         let SetExpr::Select(select) = query.body.as_mut() else {
@@ -79,6 +80,22 @@ impl OutputNames {
         }
         names
     }
+}
+
+/// Equal for expressions that DataFusion calls the same: its names leave out casts, types and parentheses.
+fn planned_name(expr: &Expr) -> String {
+    let mut expr = expr.clone();
+    let visited = visit_expressions_mut(&mut expr, |expr| {
+        loop {
+            *expr = match expr {
+                Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref().clone(),
+                Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
+                _ => return ControlFlow::<()>::Continue(()),
+            };
+        }
+    });
+    debug_assert!(visited.is_continue(), "the visitor never breaks off");
+    expr.to_string()
 }
 
 /// The select list that names the columns: that of the first query of a set operation.

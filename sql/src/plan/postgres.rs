@@ -1,4 +1,4 @@
-//! PostgreSQL's types for aggregates, and its errors for constants that overflow.
+//! PostgreSQL's meaning of what is written, its types for aggregates, and its errors for numbers that do not fit.
 //!
 //! Everything that is planned goes through here, streaming or not, so both give the same types and the same answers.
 
@@ -7,10 +7,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
+use datafusion::logical_expr::{
+    Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast,
+};
 
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
+use crate::plan::{numbers, rewrite, similar};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -104,18 +107,30 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
     }
 }
 
-/// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around.
-pub(crate) fn fold_integers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(expr
-                .transform_up(fold_integer)?
-                .update_data(|expr| name.restore(expr)))
+/// Gives the numbers and patterns of a plan, which is not yet type-coerced, PostgreSQL's meaning.
+pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = rewrite::expressions(plan, |expr, _| {
+        let expr = similar::as_regular_expression(expr)?;
+        Ok(match expr.transformed {
+            true => expr,
+            false => numbers::constant(expr.data),
         })
+    })?;
+    // The columns of VALUES have the types of what stands in them.
+    plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Values(values) => LogicalPlanBuilder::values(values.values)?
+            .build()
+            .map(Transformed::yes),
+        other => Ok(Transformed::no(other)),
     })
     .map(|plan| plan.data)
+}
+
+/// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a
+/// number becomes an integer; refuses to divide by zero.
+pub(crate) fn checked_numbers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = rewrite::expressions(plan, |expr, _| fold_integer(expr))?;
+    rewrite::expressions(plan, numbers::checked)
 }
 
 fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {

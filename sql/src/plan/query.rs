@@ -21,7 +21,7 @@ use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{literals, postgres, rounding};
+use crate::plan::{literals, postgres};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -45,11 +45,11 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(postgres::written)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
         .and_then(literals::text_casts)
-        .and_then(postgres::fold_integers)
-        .and_then(rounding::rounded_casts)
+        .and_then(postgres::checked_numbers)
         .and_then(columns_only)
         .map_err(|error| translate_in(error, &written))?;
     let columns = output.applied_to(&field_names(plan.schema().as_arrow()));

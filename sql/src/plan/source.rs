@@ -18,7 +18,7 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
-use crate::plan::{literals, postgres, query, rounding};
+use crate::plan::{literals, postgres, query};
 use crate::{SqlError, SqlState};
 
 /// All columns of a source, in declared order.
@@ -203,10 +203,9 @@ fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Res
         let plan = LogicalPlanBuilder::from(scan)
             .project([expr.alias("value")])?
             .build()?;
+        let plan = postgres::written(plan)?;
         let plan = Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {})?;
-        literals::text_casts(plan)
-            .and_then(postgres::fold_integers)
-            .and_then(rounding::rounded_casts)
+        literals::text_casts(plan).and_then(postgres::checked_numbers)
     };
     let plan = planned().map_err(translate)?;
     query::refuse_impure(&plan)?;

@@ -1,0 +1,99 @@
+//! `SIMILAR TO`: a pattern of SQL as the regular expression that means the same.
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator, lit};
+
+use crate::plan::translate::external;
+use crate::{SqlError, SqlState};
+
+/// The operator of regular expressions in place of SIMILAR TO, which DataFusion takes for one.
+///
+/// # Errors
+/// A pattern that is no constant, or an escape of nothing.
+pub(crate) fn as_regular_expression(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let Expr::SimilarTo(Like {
+        negated,
+        expr: text,
+        pattern,
+        escape_char,
+        ..
+    }) = expr
+    else {
+        return Ok(Transformed::no(expr));
+    };
+    let regex = match pattern.as_ref() {
+        Expr::Literal(ScalarValue::Utf8(Some(pattern)), _) => {
+            regular_expression(pattern, escape_char.unwrap_or('\\')).map_err(external)?
+        }
+        _ => {
+            let error = SqlError::unsupported("SIMILAR TO with a pattern that is no constant");
+            return Err(external(error.with_hint("Use ~ and a regular expression.")));
+        }
+    };
+    let op = match negated {
+        true => Operator::RegexNotMatch,
+        false => Operator::RegexMatch,
+    };
+    Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
+        text,
+        op,
+        Box::new(lit(regex)),
+    ))))
+}
+
+/// Outside of brackets `%` is any text, `_` any character, and what only regular expressions know stands for itself.
+fn regular_expression(pattern: &str, escape: char) -> Result<String, SqlError> {
+    let mut regex = String::from("(?s)^(?:");
+    let mut in_brackets = false;
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            _ if char == escape => {
+                let escaped = chars.next().ok_or_else(|| {
+                    SqlError::new(
+                        SqlState::InvalidParameterValue,
+                        "SIMILAR TO pattern ends in its escape character",
+                    )
+                })?;
+                push_literal(&mut regex, escaped);
+            }
+            ']' => {
+                in_brackets = false;
+                regex.push(char);
+            }
+            _ if in_brackets => regex.push(char),
+            '[' => {
+                in_brackets = true;
+                regex.push(char);
+            }
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '(' => regex.push_str("(?:"),
+            '.' | '^' | '$' | '\\' => push_literal(&mut regex, char),
+            _ => regex.push(char),
+        }
+    }
+    regex.push_str(")$");
+    Ok(regex)
+}
+
+fn push_literal(regex: &mut String, char: char) {
+    if char.is_ascii_punctuation() {
+        regex.push('\\');
+    }
+    regex.push(char);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_is_of_the_whole_text_and_its_wildcards_are_those_of_like() {
+        let regex = |pattern| regular_expression(pattern, '\\').unwrap();
+        assert_eq!(regex("a_%(b|c)*"), "(?s)^(?:a..*(?:b|c)*)$");
+        assert_eq!(regex("1.5\\%[%_]"), "(?s)^(?:1\\.5\\%[%_])$");
+        assert!(regular_expression("a\\", '\\').is_err());
+    }
+}

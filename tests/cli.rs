@@ -591,7 +591,7 @@ fn a_read_only_look_needs_no_environment_and_lists_what_does_not_run() {
     assert_eq!(look("SELECT n FROM totals"), "n\n1000\n");
     assert_eq!(
         look("SELECT queries, epoch > 0 AS written FROM hw.checkpoints"),
-        "queries,written\ntotals,true\n"
+        "queries,written\ntotals,t\n"
     );
     assert!(look("SHOW CREATE bids").contains("${HIGHWATER_TEST_EVENTS}"));
 

@@ -89,9 +89,7 @@ impl Database {
         };
         self.refuse_read_only(TAG)?;
         let taken = if view.or_replace {
-            let catalog = self.shared.catalog();
-            let old = catalog.get(&view.name);
-            if old.is_some_and(|old| old.definition == show::definition(parsed)) {
+            if self.is_unchanged(parsed, &view.name)? {
                 return Ok(Outcome::done(TAG));
             }
             IfTaken::Replace
@@ -102,6 +100,16 @@ impl Database {
             return Ok(done);
         }
         self.add_planned(TAG, parsed, &view.name, taken).await
+    }
+
+    /// Whether the view is there already just as the statement says: to replace it would change nothing.
+    fn is_unchanged(&self, parsed: &Parsed, name: &str) -> Result<bool> {
+        let catalog = self.shared.catalog();
+        let Some(ObjectBody::View(old)) = catalog.get(name).map(|object| &object.body) else {
+            return Ok(false);
+        };
+        let (body, _) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
+        Ok(matches!(body, ObjectBody::View(new) if new.query == old.query && new.schema == old.schema))
     }
 
     /// `CREATE MATERIALIZED VIEW`

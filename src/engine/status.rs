@@ -83,6 +83,11 @@ pub(crate) enum Phase {
 }
 
 impl QueryStatus {
+    /// What kind of object it is, for people.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.is_sink { "sink" } else { "materialized view" }
+    }
+
     /// A query that could not be started.
     pub(crate) fn broken(name: String, error: EngineError) -> Self {
         Self {

@@ -340,16 +340,7 @@ impl Snapshot {
         let error = |query: &QueryStatus| query.failure.clone();
         Columns::new()
             .text("name", queries.iter().map(|query| Some(query.name.clone())))
-            .text(
-                "kind",
-                queries.iter().map(|query| {
-                    Some(if query.is_sink {
-                        "sink"
-                    } else {
-                        "materialized view"
-                    })
-                }),
-            )
+            .text("kind", queries.iter().map(|query| Some(query.kind())))
             .text("state", queries.iter().map(|query| Some(query.state())))
             .big(
                 "rows",

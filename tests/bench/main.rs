@@ -17,6 +17,9 @@
 //! | `table` | medians, shares and goals |
 #![expect(clippy::print_stdout, reason = "the table is what a bench is for")]
 
+#[cfg(feature = "jemalloc")]
+#[path = "../../src/allocator.rs"]
+mod allocator;
 mod arguments;
 mod client;
 mod process;
@@ -30,11 +33,6 @@ use arguments::{Arguments, Job};
 use process::Figures;
 use table::Table;
 use topic::Broker;
-
-/// What is measured allocates as the program does.
-#[cfg(all(feature = "jemalloc", unix, not(target_env = "msvc")))]
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Why a bench could not measure.
 type Failure = Box<dyn Error + Send + Sync>;

@@ -137,12 +137,12 @@ async fn sinks_go_on_delivering_after_their_pipelines_became_one() {
     }
     until(&database, "SELECT sum(confirmed)::bigint FROM hw.sinks", 2).await;
     database
-        .execute("CREATE MATERIALIZED VIEW both AS SELECT n FROM va UNION ALL SELECT n FROM vb")
+        .execute("CREATE MATERIALIZED VIEW joined AS SELECT n FROM va UNION ALL SELECT n FROM vb")
         .await
         .unwrap();
     push(&database, "a", &[2]);
     push(&database, "b", &[2]);
-    until(&database, "SELECT count(*) FROM both", 4).await;
+    until(&database, "SELECT count(*) FROM joined", 4).await;
     until(&database, "SELECT sum(confirmed)::bigint FROM hw.sinks", 4).await;
 }
 

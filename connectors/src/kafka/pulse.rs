@@ -185,7 +185,7 @@ mod tests {
         let (pulses, mut check) = (Pulses::default(), StallCheck::default());
         let pulse = pulses.add(P0, 5);
         pulse.rest();
-        assert_eq!(stalls(&pulses, &mut check, 14, 9), [3, 6, 11]);
+        assert_eq!(stalls(&pulses, &mut check, 14, 9), [2, 5, 10]);
         pulse.beat(6);
         assert!(stalls(&pulses, &mut check, 5, 9).is_empty(), "it moves");
     }

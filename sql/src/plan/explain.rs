@@ -253,6 +253,7 @@ fn literal_text(value: &ScalarValue) -> String {
             let micros = i64::from(interval.days) * 86_400_000_000 + interval.nanoseconds / 1000;
             format!("interval '{}'", Micros(micros))
         }
+        ScalarValue::DurationMicrosecond(Some(micros)) => format!("interval '{}'", Micros(*micros)),
         other => other.to_string(),
     }
 }

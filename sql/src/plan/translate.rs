@@ -48,7 +48,11 @@ pub fn translate(error: DataFusionError) -> SqlError {
     let translated = match core {
         DataFusionError::External(error) => match error.downcast::<SqlError>() {
             Ok(error) => *error,
-            Err(error) => SqlError::new(SqlState::InternalError, in_words(&error.to_string())),
+            Err(error) => {
+                let text = error.to_string();
+                pattern_error(&text)
+                    .unwrap_or_else(|| SqlError::new(SqlState::InternalError, in_words(&text)))
+            }
         },
         DataFusionError::SchemaError(error, _) => schema_error(&error),
         DataFusionError::Plan(message) => plan_error(&message),
@@ -236,22 +240,26 @@ fn no_operator(operation: &str) -> SqlError {
 /// The error of a function on the values that it was given.
 fn execution_error(message: &str) -> SqlError {
     let message = message.strip_prefix("Execution error: ").unwrap_or(message);
-    if message.contains("regex parse error") {
-        let reason = message
-            .lines()
-            .rev()
-            .find_map(|line| line.trim().strip_prefix("error: "));
-        return SqlError::new(
-            SqlState::InvalidRegularExpression,
-            format!(
-                "invalid regular expression: {}",
-                reason.unwrap_or("it cannot be read")
-            ),
-        );
-    }
-    kernel_error(message)
+    pattern_error(message)
+        .or_else(|| kernel_error(message))
         .or_else(|| clauses::clause_error(message))
         .unwrap_or_else(|| SqlError::new(SqlState::DataException, in_words(message)))
+}
+
+/// The error of a regular expression that is none.
+fn pattern_error(message: &str) -> Option<SqlError> {
+    if !message.contains("regex parse error") {
+        return None;
+    }
+    let mut lines = message.lines().rev();
+    let reason = lines.find_map(|line| line.trim().strip_prefix("error: "));
+    Some(SqlError::new(
+        SqlState::InvalidRegularExpression,
+        format!(
+            "invalid regular expression: {}",
+            reason.unwrap_or("it cannot be read")
+        ),
+    ))
 }
 
 fn out_of_memory(message: &str) -> SqlError {

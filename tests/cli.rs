@@ -180,6 +180,17 @@ fn an_error_points_at_its_place_and_nothing_runs_after_it() {
 }
 
 #[test]
+fn a_value_of_any_width_is_drawn() {
+    let drawn = good(&["-c", "SELECT repeat('x', 140000) AS a, 1 AS b"]);
+    let widths: Vec<usize> = drawn.lines().map(str::len).collect();
+    assert_eq!(
+        widths[..2],
+        [140_000 + 2 + 1 + 3, 140_000 + 2 + 1 + 3],
+        "name and rule"
+    );
+}
+
+#[test]
 fn a_script_that_cannot_be_read_does_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("a.sql");

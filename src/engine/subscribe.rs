@@ -29,6 +29,8 @@ pub(crate) struct ChangeSet {
 #[derive(Default)]
 pub(crate) struct Subscribers {
     all: Mutex<Vec<Subscriber>>,
+    /// Why the view gives nothing more.
+    failure: OnceLock<EngineError>,
 }
 
 struct Subscriber {
@@ -64,16 +66,22 @@ impl Subscribers {
     pub(crate) fn add(&self) -> ChangeReceiver {
         let (sender, receiver) = mpsc::channel(STEPS_MAX);
         let ending = Arc::new(OnceLock::new());
-        self.all.lock().push(Subscriber {
-            sender,
-            ending: Arc::clone(&ending),
-        });
+        let mut all = self.all.lock();
+        match self.failure.get() {
+            Some(failure) => drop(ending.set(Ending::Failed(failure.clone()))),
+            None => all.push(Subscriber {
+                sender,
+                ending: Arc::clone(&ending),
+            }),
+        }
         ChangeReceiver { receiver, ending }
     }
 
     /// Lets go of every subscriber, because the view has failed.
     pub(crate) fn end(&self, reason: &EngineError) {
-        for subscriber in self.all.lock().drain(..) {
+        let mut all = self.all.lock();
+        let _ = self.failure.set(reason.clone());
+        for subscriber in all.drain(..) {
             let _ = subscriber.ending.set(Ending::Failed(reason.clone()));
         }
     }

@@ -113,7 +113,18 @@ impl Session {
     fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
         let known = SETTINGS.iter().any(|(known, _)| *known == name);
         if !known {
-            return Err(unknown_setting(name));
+            let of_database = self
+                .database
+                .shared
+                .settings
+                .iter()
+                .any(|(known, _)| *known == name);
+            return Err(if of_database {
+                Error::new("55P02", format!("parameter \"{name}\" cannot be changed now"))
+                    .with_hint("It is given when the database is opened.")
+            } else {
+                unknown_setting(name)
+            });
         }
         let allowed = match (name, value) {
             ("client_encoding", Some(value)) => value.eq_ignore_ascii_case("utf8").then_some(()),

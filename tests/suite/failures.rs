@@ -188,6 +188,13 @@ async fn whoever_follows_a_view_is_told_when_it_fails_or_the_database_closes() {
     let error = shares.next().await.unwrap().unwrap_err();
     assert_eq!(error.sqlstate(), "22012");
     assert!(shares.next().await.is_none());
+    let mut again = database.subscribe("shares").await.unwrap();
+    let error = again.next().await.unwrap().unwrap_err();
+    assert_eq!(
+        error.sqlstate(),
+        "22012",
+        "one that has failed already says so at once"
+    );
 
     let handle = database.clone();
     database.close().await.unwrap();

@@ -1,7 +1,7 @@
 //! Tables as psql draws them: centred names, numbers to the right, `+` where a cell goes on in the next line.
 
 use std::borrow::Cow;
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write};
 
 use arrow::datatypes::Schema;
 
@@ -77,7 +77,8 @@ impl Layout {
     /// A line centred above the table.
     pub(super) fn title(&self, title: &str, out: &mut dyn Write) -> io::Result<()> {
         let indent = self.width().saturating_sub(display_width(title)) / 2;
-        writeln!(out, "{:indent$}{title}", "")
+        blank(out, indent)?;
+        writeln!(out, "{title}")
     }
 
     /// The names and the line below them.
@@ -91,13 +92,10 @@ impl Layout {
                 let left = blanks / 2;
                 let mark = if line + 1 < name.len() { "+" } else { " " };
                 let end = if column + 1 < names.len() { "|" } else { "" };
-                write!(
-                    out,
-                    " {:left$}{text}{:right$}{mark}{end}",
-                    "",
-                    "",
-                    right = blanks - left
-                )?;
+                blank(out, left + 1)?;
+                write!(out, "{text}")?;
+                blank(out, blanks - left)?;
+                write!(out, "{mark}{end}")?;
             }
             writeln!(out)?;
         }
@@ -138,10 +136,16 @@ impl Layout {
         let blanks = self.widths[column].saturating_sub(text.map_or(0, display_width));
         out.write_all(b" ")?;
         match text {
-            Some(text) if self.right[column] => write!(out, "{:blanks$}{text}", "")?,
+            Some(text) if self.right[column] => {
+                blank(out, blanks)?;
+                out.write_all(text.as_bytes())?;
+            }
             Some(text) if is_last && !goes_on => out.write_all(text.as_bytes())?,
             None if is_last => {}
-            text => write!(out, "{}{:blanks$}", text.unwrap_or(""), "")?,
+            text => {
+                out.write_all(text.unwrap_or("").as_bytes())?;
+                blank(out, blanks)?;
+            }
         }
         match (goes_on, is_last) {
             (true, true) => out.write_all(b"+"),
@@ -181,4 +185,9 @@ fn visible(line: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(text)
+}
+
+/// So many blanks: a width in a format string may not exceed 65,535.
+fn blank(out: &mut dyn Write, count: usize) -> io::Result<()> {
+    io::copy(&mut io::repeat(b' ').take(count as u64), out).map(drop)
 }

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT.
+//! SIGTERM, SIGINT and SIGHUP.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -8,6 +8,7 @@ use crate::cli::failure::Failure;
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -20,6 +21,7 @@ impl Signals {
         Ok(Self {
             terminate: take(SignalKind::terminate())?,
             interrupt: take(SignalKind::interrupt())?,
+            hang_up: take(SignalKind::hangup())?,
         })
     }
 
@@ -28,6 +30,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hang_up.recv() => "SIGHUP",
         }
     }
 }

@@ -177,6 +177,8 @@ struct FlightState {
     status: CheckpointStatus,
     /// Queries that could not be written, until the pipeline takes note.
     failures: Vec<(ObjectId, EngineError)>,
+    /// Why the last one failed, until the pipeline takes note.
+    failed: Option<EngineError>,
 }
 
 impl InFlight {
@@ -213,7 +215,7 @@ impl InFlight {
     /// Takes why the last one failed. What it was to write is lost, so the queries stop; those that are resumed start from
     /// the checkpoint before.
     pub(super) fn take_failure(&self) -> Option<EngineError> {
-        self.state.lock().status.failure.take()
+        self.state.lock().failed.take()
     }
 
     /// Takes the queries whose rows could not be written.
@@ -233,6 +235,7 @@ impl InFlight {
     fn end(&self, change: impl FnOnce(&mut CheckpointStatus)) {
         let mut state = self.state.lock();
         change(&mut state.status);
+        state.failed = state.status.failure.clone();
         state.is_busy = false;
         self.condvar.notify_all();
         drop(state);
@@ -359,6 +362,7 @@ fn finish(job: CheckpointJob, outcome: Result<Written, EngineError>) {
             status.bytes = written.bytes;
             status.write_us = written.write_us;
             status.at_us = written.at_us;
+            status.failure = None;
         }
         Err(error) => status.failure = Some(error),
     });

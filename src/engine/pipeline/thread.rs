@@ -264,6 +264,8 @@ impl PipelineThread {
         let is_new = !query.is_recorded;
         if query.failure.is_none() {
             query.start(&self.options.parts, &self.signal)?;
+        } else {
+            query.output.end_subscriptions(query.failure.as_ref());
         }
         if query.failure.is_none() && (is_new || query.stages.needs_first_step()) {
             let first = if is_new {

@@ -9,6 +9,9 @@ use crate::error::StorageError;
 /// The lock file; it holds the pid of the process that has the database open.
 const LOCK_FILE: &str = "highwater.pid";
 
+/// What the write-ahead logs end in.
+const LOG_SUFFIX: &str = ".log";
+
 /// RocksDB makes this file last: where it is, there is a database.
 const CURRENT_FILE: &str = "CURRENT";
 
@@ -20,6 +23,28 @@ pub(super) enum Content {
     Nothing,
     /// A RocksDB database, of whomever.
     Database,
+}
+
+/// Refuses a database without a write-ahead log: an open one always has one, and without it the last commits are gone.
+///
+/// # Errors
+///
+/// [`StorageError::Corrupt`], or what the disk says.
+pub(super) fn require_log(dir: &Path) -> Result<(), StorageError> {
+    let entries = fs::read_dir(dir).map_err(|error| StorageError::file("read", dir, error))?;
+    for entry in entries {
+        let name = entry
+            .map_err(|error| StorageError::file("read", dir, error))?
+            .file_name();
+        if name.to_string_lossy().ends_with(LOG_SUFFIX) {
+            return Ok(());
+        }
+    }
+    let detail = format!(
+        "There is no file *{LOG_SUFFIX} in \"{}\": what was written last is lost.",
+        dir.display()
+    );
+    Err(StorageError::corrupt("the write-ahead log", detail))
 }
 
 /// Looks at `dir` without changing anything.

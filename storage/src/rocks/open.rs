@@ -41,6 +41,7 @@ pub(super) fn primary(dir: &Path, options: &StoreOptions) -> Result<Instance, St
     let lock = DirectoryLock::acquire(dir)?;
     // Another process may have made the database before we got the lock.
     if directory::inspect(dir)? == Content::Database {
+        directory::require_log(dir)?;
         check_families(dir)?;
     }
 
@@ -70,6 +71,7 @@ pub(super) fn secondary(dir: &Path) -> Result<Instance, StorageError> {
     if directory::inspect(dir)? == Content::Nothing {
         return Err(StorageError::NotFound { dir: dir.to_owned() });
     }
+    directory::require_log(dir)?;
     check_families(dir)?;
     let mut attempt = 1;
     let instance = loop {

@@ -183,6 +183,42 @@ fn a_database_that_lost_a_family_does_not_start_afresh() {
     assert!(matches!(refused(dir.path()), StorageError::Corrupt { .. }));
 }
 
+/// The write-ahead log that holds something.
+fn log_of(dir: &Path) -> std::path::PathBuf {
+    let entries = fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
+    entries
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap()
+}
+
+#[test]
+fn a_log_that_is_missing_or_damaged_in_its_middle_is_refused() {
+    let dir = temp();
+    let store = open(dir.path());
+    for number in 0..1_000u32 {
+        put(&*store, &number.to_be_bytes(), &[1; 100], Durability::Sync);
+    }
+    drop(store);
+    let log = log_of(dir.path());
+    let whole = fs::read(&log).unwrap();
+
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2..][..64].fill(0x5a);
+    fs::write(&log, damaged).unwrap();
+    assert!(matches!(
+        refused(dir.path()),
+        StorageError::Corrupt { .. } | StorageError::Engine { .. }
+    ));
+
+    fs::remove_file(&log).unwrap();
+    let error = refused(dir.path());
+    assert!(error.to_string().contains("write-ahead log"), "{error}");
+
+    fs::write(&log, whole).unwrap();
+    assert_eq!(get(&*open(dir.path()), &999u32.to_be_bytes()), Some(vec![1; 100]));
+}
+
 #[test]
 fn a_cut_file_is_noticed_when_the_database_is_opened() {
     // given

@@ -1,7 +1,7 @@
 //! How RocksDB is set up: one memory budget, few and small write buffers, quiet logs.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, LogLevel, Options,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, LogLevel, Options,
     WriteBufferManager,
 };
 
@@ -37,6 +37,8 @@ pub(super) fn primary(options: &StoreOptions, cache: &Cache) -> Options {
     db.set_max_total_wal_size(2 * options.write_buffers_bytes() as u64);
     // A log that was synced and is now missing or short is an error, not an older database.
     db.set_track_and_verify_wals_in_manifest(true);
+    // A crash cuts a log at its end. Damage before that is an error, not an older database.
+    db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
     db.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager_with_cache(
         options.write_buffers_bytes(),
         false,

@@ -184,7 +184,7 @@ fn a_database_that_lost_a_family_does_not_start_afresh() {
 }
 
 /// The write-ahead log that holds something.
-fn log_of(dir: &Path) -> std::path::PathBuf {
+fn log_of(dir: &Path) -> PathBuf {
     let entries = fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
     entries
         .filter(|path| path.extension().is_some_and(|extension| extension == "log"))

@@ -19,6 +19,8 @@ use crate::topic::TOPIC;
 const PATIENCE_S: f64 = 60.0;
 /// Longer than any measurement: no checkpoint but the one that is measured.
 const NEVER: Duration = Duration::from_secs(86_400);
+/// After this the allocator has given back what steps and checkpoints have freed.
+const REST: Duration = Duration::from_secs(5);
 /// How many groups the memory of a view is measured with.
 const GROUPS: i64 = 1_000_000;
 
@@ -196,6 +198,7 @@ pub(crate) fn memory(arguments: &Arguments) -> Result<Figures, Failure> {
         database.execute(PER_BIDDER).await?;
         reach(&database, POSITIONS, GROUPS, &Stretch::begin()?).await?;
         database.checkpoint().await?;
+        tokio::time::sleep(REST).await;
         let full = memory_bytes("VmRSS")?;
         let peak = memory_bytes("VmHWM")?;
         let state = number(&database, "SELECT sum(state_bytes)::bigint FROM hw.queries").await?;

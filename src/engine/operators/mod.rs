@@ -7,8 +7,12 @@ pub(crate) mod aggregate;
 pub(crate) mod state;
 pub(crate) mod stateless;
 
+use std::sync::Arc;
+
+use highwater_sql::stream_plan::{PlanNode, StreamOp, StreamPlan};
 use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateTable, TableId};
 
+use self::aggregate::AggregateOperator;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
@@ -48,6 +52,27 @@ pub(crate) trait Operator: Send {
 
     /// Figures for `hw.operators`.
     fn stats(&self) -> OperatorStats;
+}
+
+/// The operator of a stateful node, without rows and in `shards` parts; `None` for a node without state.
+///
+/// # Errors
+/// Types that the operator cannot take (`0A000`).
+pub(crate) fn stateful(
+    plan: &StreamPlan,
+    node: &PlanNode,
+    shards: usize,
+) -> Result<Option<Box<dyn Operator>>, EngineError> {
+    let output = Arc::clone(&node.schema);
+    match &node.op {
+        StreamOp::Aggregate(aggregate) => {
+            let input = &plan.nodes[node.inputs[0]];
+            let (schema, append_only) = (&input.schema, input.append_only);
+            let operator = AggregateOperator::try_new(aggregate, schema, append_only, output, shards)?;
+            Ok(Some(Box::new(operator)))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// State as of a freeze, on its way into a checkpoint.

@@ -14,8 +14,7 @@ use super::spec::QuerySpec;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
-use crate::engine::operators::aggregate::AggregateOperator;
-use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext, stateless};
+use crate::engine::operators::{self, FrozenState, Input, Operator, StateAddress, StepContext, stateless};
 use crate::engine::status::OperatorStatus;
 
 /// The nodes of a plan that run in steps.
@@ -42,7 +41,7 @@ impl Stages {
     pub(crate) fn new(spec: &QuerySpec, shards: usize) -> Result<Self, EngineError> {
         let plan = Arc::clone(&spec.plan);
         let mut on_lane = vec![false; plan.nodes.len()];
-        let mut operators: HashMap<NodeId, Box<dyn Operator>> = HashMap::new();
+        let mut stateful: HashMap<NodeId, Box<dyn Operator>> = HashMap::new();
         for (id, node) in plan.nodes.iter().enumerate() {
             match &node.op {
                 StreamOp::SourceScan(_) => {
@@ -50,19 +49,11 @@ impl Stages {
                         .into_iter()
                         .for_each(|node| on_lane[node] = true);
                 }
-                StreamOp::Aggregate(aggregate) => {
-                    let input = &plan.nodes[node.inputs[0]];
-                    let output = Arc::clone(&node.schema);
-                    let operator = AggregateOperator::try_new(
-                        aggregate,
-                        &input.schema,
-                        input.append_only,
-                        output,
-                        shards,
-                    )?;
-                    operators.insert(id, Box::new(operator));
+                _ => {
+                    if let Some(operator) = operators::stateful(&plan, node, shards)? {
+                        stateful.insert(id, operator);
+                    }
                 }
-                _ => {}
             }
         }
         let watermarks = vec![None; plan.nodes.len()];
@@ -70,7 +61,7 @@ impl Stages {
             plan,
             relations: spec.relations.iter().copied().collect(),
             on_lane,
-            operators,
+            operators: stateful,
             watermarks,
             source_watermarks: HashMap::new(),
             has_stepped: false,
@@ -216,7 +207,7 @@ impl Stages {
                 let operator = self
                     .operators
                     .get_mut(&id)
-                    .expect("every aggregate has its operator");
+                    .expect("every stateful node has its operator");
                 operator.step(&StepContext { shards }, inputs)
             }
         }

@@ -5,35 +5,22 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BinaryArray, IntervalMonthDayNanoArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
 
 use super::{bytea, interval};
+use crate::plan::rewrite;
 use crate::plan::translate::external;
 use crate::{SqlError, SqlState};
 
 /// The plan with PostgreSQL's casts from text. Its types are settled already.
 pub(crate) fn text_casts(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(expr
-                .transform_up(|expr| text_cast(expr, &schema))?
-                .update_data(|expr| name.restore(expr)))
-        })
-    })
-    .map(|plan| plan.data)
+    rewrite::expressions(plan, text_cast)
 }
 
 fn text_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {

@@ -606,6 +606,29 @@ fn a_read_only_look_needs_no_environment_and_lists_what_does_not_run() {
     );
     assert!(look("SHOW CREATE bids").contains("${HIGHWATER_TEST_EVENTS}"));
 
+    // Opened to run, the query alone fails, and says what it misses.
+    let state = good(&[
+        text(&data),
+        "--format",
+        "csv",
+        "-c",
+        "SELECT name, kind, state FROM hw.queries",
+        "-c",
+        "SELECT n FROM totals",
+        "-c",
+        "CREATE VIEW other AS SELECT 1 AS one",
+    ]);
+    assert!(state.contains("totals,materialized view,FAILED\n"), "{state}");
+    assert!(state.contains("n\n1000\n"), "{state}");
+    let reason = good(&[
+        text(&data),
+        "--format",
+        "csv",
+        "-c",
+        "SELECT error FROM hw.queries",
+    ]);
+    assert!(reason.contains("HIGHWATER_TEST_EVENTS"), "{reason}");
+
     let told = bad(&[text(&data), "--read-only", "-c", "CREATE VIEW v AS SELECT 1"]);
     assert!(
         told.contains("cannot execute CREATE VIEW in a read-only database"),

@@ -8,7 +8,9 @@ use highwater_sql::catalog::{Catalog, NewName, Object, ObjectBody, ObjectId};
 use highwater_sql::statement::{Drop, ObjectKind};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::catalog::{self, CatalogRow};
-use highwater_storage::{Durability, LaneProgress, ObjectId as StoredId, PartitionNo, WriteBatch, layout};
+use highwater_storage::{
+    Durability, LaneCounts, LaneProgress, ObjectId as StoredId, PartitionNo, WriteBatch, layout,
+};
 
 use super::apply::run_blocking;
 use super::specs::{query_spec, sources_of, start_of};
@@ -384,6 +386,7 @@ fn put_start(shared: &Shared, catalog: &Catalog, object: &Object, batch: &mut Wr
                 next_offset,
                 watermark: None,
                 idle: false,
+                counts: LaneCounts::default(),
             }
             .encode(&mut value);
             batch.put(highwater_storage::Family::Progress, &key, &value);

@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     /// The objects; replaced as a whole by each DDL statement.
     pub(crate) catalog: RwLock<Arc<Catalog>>,
-    /// Facts that probes found, by object.
-    pub(crate) facts: RwLock<specs::FactsByObject>,
+    /// What is known of objects beside their statements.
+    pub(crate) facts: RwLock<specs::Facts>,
     /// The connectors.
     pub(crate) registry: Arc<Registry>,
     /// Held by one DDL statement at a time while it changes the catalog; never while it probes.

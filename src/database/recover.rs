@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 
 use super::body::{Purpose, body_of};
 use super::builder::{OpenOptions, OwnRuntime};
-use super::specs::{FactsByObject, query_spec};
+use super::specs::{Facts, query_spec};
 use super::{Database, DdlState, Shared};
 use crate::engine::run::{Engine, EngineOptions};
 use crate::error::{Error, Result};
@@ -70,51 +70,52 @@ fn last_epoch(store: &dyn Store, rows: &[CatalogRow]) -> Result<Epoch> {
     Ok(last)
 }
 
-/// Plans all recorded statements again, in the order of their creation.
-fn restore_catalog(
-    rows: &[CatalogRow],
-    registry: &Registry,
-    purpose: Purpose,
-) -> Result<(Catalog, FactsByObject)> {
+/// Plans all recorded statements again, in the order of their creation. What only cannot run here stays in the catalog,
+/// with the reason.
+fn restore_catalog(rows: &[CatalogRow], registry: &Registry, purpose: Purpose) -> Result<(Catalog, Facts)> {
     let mut objects = Catalog::default();
-    let mut facts = FactsByObject::new();
+    let mut facts = Facts::default();
     for row in rows {
-        let broken = |error: Error| {
-            Error::new(
-                "XX001",
-                format!(
-                    "{} \"{}\" cannot be restored: {}",
-                    row.kind,
-                    row.name,
-                    error.message()
-                ),
-            )
-            .with_detail(
-                error
-                    .detail()
-                    .unwrap_or("Its recorded statement no longer works.")
-                    .to_owned(),
-            )
-            .with_hint(
-                error
-                    .hint()
-                    .unwrap_or("Open the database with the version that wrote it.")
-                    .to_owned(),
-            )
-        };
-        let body = restore_body(&objects, row, registry, purpose).map_err(broken)?;
-        let depends_on = body.1;
+        let id = ObjectId(row.id.0);
+        let restored = restore_body(&objects, row, registry, purpose).or_else(|why| {
+            let recorded = restore_body(&objects, row, registry, Purpose::Look);
+            let why = broken(row, &why);
+            match recorded {
+                Ok(recorded) => {
+                    facts.obstruct(id, why);
+                    Ok(recorded)
+                }
+                Err(_) => Err(why),
+            }
+        });
+        let (body, depends_on) = restored?;
         let object = Object {
-            id: ObjectId(row.id.0),
+            id,
             name: row.name.clone(),
             definition: row.sql.clone(),
             depends_on,
-            body: body.0,
+            body,
         };
         facts.insert(object.id, row.found.clone());
         objects.insert(Arc::new(object));
     }
     Ok((objects, facts))
+}
+
+fn broken(row: &CatalogRow, error: &Error) -> Error {
+    let message = format!(
+        "{} \"{}\" cannot be restored: {}",
+        row.kind,
+        row.name,
+        error.message()
+    );
+    let detail = error
+        .detail()
+        .unwrap_or("Its recorded statement no longer works.");
+    let hint = error
+        .hint()
+        .unwrap_or("Open the database with the version that wrote it.");
+    Error::new("XX001", message).with_detail(detail).with_hint(hint)
 }
 
 fn restore_body(

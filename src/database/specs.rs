@@ -10,7 +10,9 @@ use highwater_connectors::options::{self, OptionKind, OptionMap, OptionSpec};
 use highwater_connectors::registry::Registry;
 use highwater_connectors::sink::SinkMode;
 use highwater_connectors::source::{PartitionId, Positions, Probe, RecoveryIdentity};
-use highwater_sql::catalog::{Catalog, ColumnOrigin, Object, ObjectBody, SinkDef, SourceDef};
+use highwater_sql::catalog::{
+    Catalog, ColumnOrigin, Object, ObjectBody, ObjectId as CatalogId, SinkDef, SourceDef,
+};
 use highwater_sql::plan::sql_type_name;
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::ObjectId;
@@ -21,8 +23,38 @@ use crate::engine::query::spec::{QuerySpec, SinkTarget, SourceBinding, Target};
 use crate::engine::source_settings::{SOURCE_OPTIONS, SourceSettings};
 use crate::error::{Error, Result};
 
-/// What probes found, by object: name → text, as the catalog rows keep them.
-pub(crate) type FactsByObject = BTreeMap<highwater_sql::catalog::ObjectId, Vec<(String, String)>>;
+/// What is known of objects beside their statements.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    /// What probes found: name → text, as the catalog rows keep them.
+    found: BTreeMap<CatalogId, Vec<(String, String)>>,
+    /// Why a recorded object cannot run in this process: a variable of the environment is not set, an option is no longer
+    /// taken.
+    obstacles: BTreeMap<CatalogId, Error>,
+}
+
+impl Facts {
+    /// What a probe found of an object.
+    pub(crate) fn get(&self, id: &CatalogId) -> Option<&Vec<(String, String)>> {
+        self.found.get(id)
+    }
+
+    /// Adds an object.
+    pub(crate) fn insert(&mut self, id: CatalogId, found: Vec<(String, String)>) {
+        self.found.insert(id, found);
+    }
+
+    /// Forgets an object.
+    pub(crate) fn remove(&mut self, id: &CatalogId) {
+        self.found.remove(id);
+        self.obstacles.remove(id);
+    }
+
+    /// Notes why an object cannot run.
+    pub(crate) fn obstruct(&mut self, id: CatalogId, why: Error) {
+        self.obstacles.insert(id, why);
+    }
+}
 
 /// Options of a sink that the engine interprets.
 pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
@@ -208,9 +240,10 @@ fn identity_of(facts: &[(String, String)]) -> RecoveryIdentity {
 pub(crate) fn query_spec(
     registry: &Registry,
     catalog: &Catalog,
-    facts: &FactsByObject,
+    facts: &Facts,
     object: &Object,
 ) -> Result<QuerySpec> {
+    let mut obstacle = facts.obstacles.get(&object.id);
     let (plan, target) = match &object.body {
         ObjectBody::MaterializedView(view) => (Arc::clone(&view.plan), Target::View),
         ObjectBody::Sink(sink) => (Arc::clone(&sink.plan), Target::Sink(sink_target(registry, sink)?)),
@@ -228,6 +261,10 @@ pub(crate) fn query_spec(
             StreamOp::SourceScan(scan) => {
                 let source = catalog.resolve(&scan.source)?;
                 let none = Vec::new();
+                if let Some(why) = facts.obstacles.get(&source.id) {
+                    obstacle = obstacle.or(Some(why));
+                    continue;
+                }
                 let found = facts.get(&source.id).unwrap_or(&none);
                 sources.push(binding(registry, (node, &plan), source, found)?);
             }
@@ -244,6 +281,7 @@ pub(crate) fn query_spec(
         sources,
         relations,
         target,
+        obstacle: obstacle.map(|why| why.clone().into()),
     })
 }
 

@@ -1,5 +1,6 @@
 //! A reader: one query's way into one source. A control thread serves the connector; its lanes run in the pool.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -51,9 +52,19 @@ struct Shared {
     lanes: Mutex<Vec<Arc<LaneSlot>>>,
     failure: Mutex<Option<EngineError>>,
     degraded: Mutex<Option<ConnectorError>>,
+    lost: Mutex<Lost>,
     /// Changes when lanes are added.
     generation: AtomicI64,
     closing: AtomicBool,
+}
+
+/// Records that were gone before they were read, by partition.
+#[derive(Default)]
+struct Lost {
+    /// As the source counts them.
+    known: BTreeMap<PartitionId, u64>,
+    /// How many of them were taken already.
+    taken: BTreeMap<PartitionId, u64>,
 }
 
 enum Command {
@@ -94,6 +105,7 @@ impl Reader {
             lanes: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
             degraded: Mutex::new(None),
+            lost: Mutex::default(),
             generation: AtomicI64::new(0),
             closing: AtomicBool::new(false),
         });
@@ -135,6 +147,20 @@ impl Reader {
     /// A fault that the source goes on from (broker away).
     pub(crate) fn degraded(&self) -> Option<ConnectorError> {
         self.shared.degraded.lock().clone()
+    }
+
+    /// Records that were gone before they were read, since the last call.
+    pub(crate) fn take_lost(&self) -> Vec<(PartitionId, u64)> {
+        let mut lost = self.shared.lost.lock();
+        let Lost { known, taken } = &mut *lost;
+        let mut new = Vec::new();
+        for (partition, count) in known.iter() {
+            let before = taken.insert(*partition, *count).unwrap_or(0);
+            if *count > before {
+                new.push((*partition, count - before));
+            }
+        }
+        new
     }
 
     /// Lets a checkpoint tell the outside world what is durable.
@@ -246,6 +272,7 @@ impl Control {
                 SourceEvent::Recovered => self.recover(),
                 SourceEvent::Idle => {}
             }
+            self.note_lost(source);
             self.serve_commands(source);
         }
         self.serve_commands(source);
@@ -270,6 +297,15 @@ impl Control {
         self.shared.generation.fetch_add(1, Ordering::AcqRel);
         self.options.signal.raise();
         Ok(())
+    }
+
+    fn note_lost(&self, source: &dyn Source) {
+        let known = source.lost_records();
+        let mut lost = self.shared.lost.lock();
+        if lost.known != known {
+            lost.known = known;
+            self.options.signal.raise();
+        }
     }
 
     fn degrade(&self, error: ConnectorError) {

@@ -16,6 +16,7 @@ use super::query::Query;
 use super::query::header::QueryHeader;
 use super::query::output::{Output, SharedView};
 use super::query::spec::{EngineParts, QuerySpec};
+use super::status::QueryStatus;
 
 /// How an engine is started.
 pub(crate) struct EngineOptions {
@@ -352,11 +353,11 @@ impl Engine {
     }
 
     /// Queries that could not be started, with the reason.
-    pub(crate) async fn broken(&self) -> Vec<(String, EngineError)> {
+    pub(crate) async fn broken(&self) -> Vec<QueryStatus> {
         let state = self.state.lock().await;
         let broken = state.broken.values();
         broken
-            .map(|(spec, error)| (spec.name.clone(), error.clone()))
+            .map(|(spec, error)| QueryStatus::broken(spec, error.clone()))
             .collect()
     }
 

@@ -1,10 +1,10 @@
 //! Figures for people: what `SHOW` and the `hw.*` tables show of running queries.
 
-use highwater_storage::ObjectId;
+use highwater_storage::{LaneCounts, ObjectId};
 
 use super::error::EngineError;
-use super::lane::queue::LaneCounts;
 use super::operators::OperatorStats;
+use super::query::spec::{QuerySpec, Target};
 
 /// One partition as one query reads it.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(crate) struct LaneStatus {
     pub(crate) idle: bool,
     /// Why it stands still, if it does.
     pub(crate) paused: Option<String>,
-    /// How its records add up since the start of the process.
+    /// How its records add up.
     pub(crate) counts: LaneCounts,
     /// The last error.
     pub(crate) last_error: Option<String>,
@@ -89,10 +89,11 @@ impl QueryStatus {
     }
 
     /// A query that could not be started.
-    pub(crate) fn broken(name: String, error: EngineError) -> Self {
+    pub(crate) fn broken(spec: &QuerySpec, error: EngineError) -> Self {
+        let is_sink = matches!(spec.target, Target::Sink(_));
         Self {
             failure: Some(error),
-            ..Self::not_running(ObjectId(0), name, false)
+            ..Self::not_running(spec.id, spec.name.clone(), is_sink)
         }
     }
 

@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::Catalog;
 
 use crate::database::Database;
-use crate::engine::error::EngineError;
 use crate::engine::errors_log::ErrorRow;
 use crate::engine::pipeline::PipelineStatus;
+use crate::engine::status::QueryStatus;
 use crate::error::Result;
 
 /// The schema of the system tables.
@@ -24,7 +24,7 @@ pub(crate) const SCHEMA: &str = "hw";
 pub(crate) struct Snapshot {
     catalog: Arc<Catalog>,
     pipelines: Vec<PipelineStatus>,
-    broken: Vec<(String, EngineError)>,
+    broken: Vec<QueryStatus>,
     errors: Vec<ErrorRow>,
     settings: Vec<(&'static str, String)>,
     stored: tables::Stored,

@@ -13,7 +13,6 @@ use highwater_storage::{LaneProgress, progress};
 
 use super::Snapshot;
 use crate::database::{Shared, only_of};
-use crate::engine::error::EngineError;
 use crate::engine::status::{CheckpointStatus, LaneStatus, Phase, QueryStatus, SinkStatus};
 use crate::error::Result;
 
@@ -42,11 +41,7 @@ impl Stored {
     ///
     /// # Errors
     /// Progress that cannot be read.
-    pub(super) async fn read(
-        shared: &Arc<Shared>,
-        running: &[&str],
-        broken: &[(String, EngineError)],
-    ) -> Result<Self> {
+    pub(super) async fn read(shared: &Arc<Shared>, running: &[&str], broken: &[QueryStatus]) -> Result<Self> {
         let lanes = stored_lanes(shared, running).await?;
         let catalog = shared.catalog();
         let snapshot = shared.store.snapshot();
@@ -55,7 +50,7 @@ impl Stored {
             let is_sink = matches!(object.body, ObjectBody::Sink(_));
             let runs = is_sink || matches!(object.body, ObjectBody::MaterializedView(_));
             let is_known = running.contains(&object.name.as_str())
-                || broken.iter().any(|(name, _)| *name == object.name);
+                || broken.iter().any(|query| query.name == object.name);
             if !runs || is_known {
                 continue;
             }
@@ -210,7 +205,7 @@ impl Snapshot {
             watermark_us: lane.progress.watermark,
             idle: lane.progress.idle,
             paused: None,
-            counts: crate::engine::lane::queue::LaneCounts::default(),
+            counts: lane.progress.counts,
             last_error: None,
         });
         self.all_queries()
@@ -238,6 +233,8 @@ impl Snapshot {
             .big("bad", lanes.iter().map(|lane| big(lane.counts.bad)))
             .big("tombstones", lanes.iter().map(|lane| big(lane.counts.tombstones)))
             .big("skewed", lanes.iter().map(|lane| big(lane.counts.skewed)))
+            .big("untimed", lanes.iter().map(|lane| big(lane.counts.untimed)))
+            .big("lost", lanes.iter().map(|lane| big(lane.counts.lost)))
             .text("last_error", lanes.iter().map(|lane| lane.last_error.clone()))
             .build()
     }
@@ -288,6 +285,12 @@ impl Snapshot {
                     .iter()
                     .map(|(name, _)| big(of(name).iter().map(|lane| lane.counts.bad).sum())),
             )
+            .big(
+                "lost",
+                sources
+                    .iter()
+                    .map(|(name, _)| big(of(name).iter().map(|lane| lane.counts.lost).sum())),
+            )
             .text(
                 "last_error",
                 sources
@@ -326,10 +329,7 @@ impl Snapshot {
 
     /// `hw.queries`
     pub(super) fn queries(&self) -> RecordBatch {
-        let broken = self
-            .broken
-            .iter()
-            .map(|(name, error)| QueryStatus::broken(name.clone(), error.clone()));
+        let broken = self.broken.iter().cloned();
         let stored = self.stored.queries.iter().map(|(query, _)| query.clone());
         let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).chain(stored).collect();
         let sum = |query: &QueryStatus, of: fn(&crate::engine::operators::OperatorStats) -> u64| {

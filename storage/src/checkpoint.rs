@@ -195,6 +195,7 @@ mod tests {
             next_offset,
             watermark: Some(5),
             idle: false,
+            counts: crate::LaneCounts::default(),
         }
     }
 

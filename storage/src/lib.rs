@@ -35,7 +35,7 @@
 //!
 //! let mut checkpoint = CheckpointWriter::new(Epoch(1));
 //! checkpoint.put_view(view, b"berlin", b"17");
-//! let lane = LaneProgress { next_offset: 42, watermark: None, idle: false };
+//! let lane = LaneProgress { next_offset: 42, watermark: None, idle: false, counts: LaneCounts::default() };
 //! checkpoint.put_lane_progress(view, source, PartitionNo(0), &lane);
 //! store.commit(checkpoint.finish(), Durability::Sync)?;
 //! drop(store);
@@ -74,6 +74,6 @@ pub use keys::{Direction, KeyOrder, KeyReader, KeyWriter, Nulls};
 pub use memory::MemoryStore;
 pub use options::StoreOptions;
 pub use outbox::OutboxRecord;
-pub use progress::{LaneProgress, ObjectProgress, OperatorHeader, QueryProgress, SinkProgress};
+pub use progress::{LaneCounts, LaneProgress, ObjectProgress, OperatorHeader, QueryProgress, SinkProgress};
 pub use rocks::RocksStore;
 pub use store::{Durability, Row, RowVisitor, Rows, Snapshot, Store, StoreMetrics, prefix_end};

@@ -55,7 +55,7 @@ impl StoreOptions {
     /// Bytes for the write buffers of all families; they are charged to the block cache, so that
     /// both stay within [`memory_bytes`](Self::memory_bytes).
     pub(crate) fn write_buffers_bytes(&self) -> usize {
-        (self.memory_bytes / 2).min(128 * MIB)
+        (self.memory_bytes / 4).min(64 * MIB)
     }
 
     /// Bytes for one write buffer of a family with many rows.

@@ -16,6 +16,7 @@ const OPERATOR_VERSION: u8 = 1;
 
 const HAS_WATERMARK: u8 = 1;
 const IS_IDLE: u8 = 2;
+const HAS_COUNTS: u8 = 4;
 
 /// How far one partition has been read by one query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,48 @@ pub struct LaneProgress {
     pub watermark: Option<i64>,
     /// Whether the partition is left out of the minimum over the source's partitions.
     pub idle: bool,
+    /// How its records add up, from the first one on.
+    pub counts: LaneCounts,
+}
+
+/// How the records of a partition add up: taken = rows + bad + tombstones (INV-5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaneCounts {
+    /// Good rows.
+    pub rows: u64,
+    /// Records that could not be decoded.
+    pub bad: u64,
+    /// Null payloads.
+    pub tombstones: u64,
+    /// Good rows too far ahead of the wall clock to move the watermark.
+    pub skewed: u64,
+    /// Good rows without an event time, which stand in no window of it.
+    pub untimed: u64,
+    /// Records that were gone before they were read.
+    pub lost: u64,
+}
+
+impl LaneCounts {
+    /// Adds the counts of another batch.
+    pub fn add(&mut self, other: &Self) {
+        self.rows += other.rows;
+        self.bad += other.bad;
+        self.tombstones += other.tombstones;
+        self.skewed += other.skewed;
+        self.untimed += other.untimed;
+        self.lost += other.lost;
+    }
+
+    fn fields(self) -> [u64; 6] {
+        [
+            self.rows,
+            self.bad,
+            self.tombstones,
+            self.skewed,
+            self.untimed,
+            self.lost,
+        ]
+    }
 }
 
 /// The header of a query: what holds for all of its operators and lanes.
@@ -82,10 +125,20 @@ impl LaneProgress {
         if self.idle {
             flags |= IS_IDLE;
         }
+        let has_counts = self.counts != LaneCounts::default();
+        if has_counts {
+            flags |= HAS_COUNTS;
+        }
         row.put_u8(flags);
         row.put_i64(self.next_offset);
         if let Some(watermark) = self.watermark {
             row.put_i64(watermark);
+        }
+        if has_counts {
+            self.counts
+                .fields()
+                .into_iter()
+                .for_each(|count| row.put_u64(count));
         }
     }
 
@@ -97,7 +150,7 @@ impl LaneProgress {
     pub fn decode(bytes: &[u8]) -> Result<Self, StorageError> {
         let mut row = RowReader::new(bytes, "lane progress", LANE_VERSION)?;
         let flags = row.u8()?;
-        if flags & !(HAS_WATERMARK | IS_IDLE) != 0 {
+        if flags & !(HAS_WATERMARK | IS_IDLE | HAS_COUNTS) != 0 {
             return Err(row.corrupt(format!("Its flags are {flags:#x}.")));
         }
         let next_offset = row.i64()?;
@@ -106,11 +159,24 @@ impl LaneProgress {
         } else {
             None
         };
+        let counts = if flags & HAS_COUNTS != 0 {
+            LaneCounts {
+                rows: row.u64()?,
+                bad: row.u64()?,
+                tombstones: row.u64()?,
+                skewed: row.u64()?,
+                untimed: row.u64()?,
+                lost: row.u64()?,
+            }
+        } else {
+            LaneCounts::default()
+        };
         row.finish()?;
         Ok(Self {
             next_offset,
             watermark,
             idle: flags & IS_IDLE != 0,
+            counts,
         })
     }
 }
@@ -234,8 +300,11 @@ mod tests {
             next_offset: i64,
             watermark: Option<i64>,
             idle: bool,
+            counts: [u64; 6],
         ) {
-            let progress = LaneProgress { next_offset, watermark, idle };
+            let [rows, bad, tombstones, skewed, untimed, lost] = counts;
+            let counts = LaneCounts { rows, bad, tombstones, skewed, untimed, lost };
+            let progress = LaneProgress { next_offset, watermark, idle, counts };
             let mut bytes = Vec::new();
             progress.encode(&mut bytes);
             prop_assert_eq!(LaneProgress::decode(&bytes).unwrap(), progress);
@@ -291,6 +360,7 @@ mod tests {
             next_offset: 1,
             watermark: Some(2),
             idle: true,
+            counts: LaneCounts::default(),
         }
         .encode(&mut bytes);
         assert!(LaneProgress::decode(&bytes[..bytes.len() - 1]).is_err());

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use highwater_storage::{
     CatalogRow, CheckpointWriter, Durability, Epoch, FORMAT_VERSION, Family, KeyReader, KeyWriter,
-    LaneProgress, ObjectId, ObjectProgress, OperatorHeader, OperatorId, OutboxRecord, PartitionNo,
-    QueryProgress, RocksStore, SinkProgress, StateTable, Store, StoreOptions, TableId, WriteBatch, catalog,
-    layout, outbox, progress,
+    LaneCounts, LaneProgress, ObjectId, ObjectProgress, OperatorHeader, OperatorId, OutboxRecord,
+    PartitionNo, QueryProgress, RocksStore, SinkProgress, StateTable, Store, StoreOptions, TableId,
+    WriteBatch, catalog, layout, outbox, progress,
 };
 
 const SOURCE: ObjectId = ObjectId(1);
@@ -52,6 +52,7 @@ fn lane() -> LaneProgress {
         next_offset: 42,
         watermark: Some(-7),
         idle: true,
+        counts: LaneCounts::default(),
     }
 }
 

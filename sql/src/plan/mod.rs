@@ -32,6 +32,7 @@ mod source;
 mod suspect;
 mod translate;
 pub mod types;
+mod unlike;
 mod values;
 mod window;
 mod words;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use highwater_connectors::ack::AckRef;
 use highwater_connectors::format::BadRecord;
 use highwater_connectors::source::PartitionId;
+use highwater_storage::LaneCounts;
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::delta::Delta;
@@ -63,29 +64,6 @@ pub(crate) struct LaneOutput {
     pub(crate) bad: Vec<BadRecord>,
     /// Resolved when the batch is durable.
     pub(crate) ack: AckRef,
-}
-
-/// How records add up: taken = rows + bad + tombstones (INV-5).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LaneCounts {
-    /// Good rows.
-    pub(crate) rows: u64,
-    /// Records that could not be decoded.
-    pub(crate) bad: u64,
-    /// Null payloads.
-    pub(crate) tombstones: u64,
-    /// Good rows too far ahead of the wall clock to move the watermark.
-    pub(crate) skewed: u64,
-}
-
-impl LaneCounts {
-    /// Adds another batch.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.rows += other.rows;
-        self.bad += other.bad;
-        self.tombstones += other.tombstones;
-        self.skewed += other.skewed;
-    }
 }
 
 /// The place where a lane and its pipeline meet.

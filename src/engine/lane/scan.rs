@@ -14,8 +14,8 @@ use highwater_connectors::source::{BatchBody, PartitionId, Wants};
 use highwater_sql::catalog::{ColumnOrigin, SourceDef};
 use highwater_sql::statement::Include;
 use highwater_sql::stream_plan::{Projection, SourceScan};
+use highwater_storage::LaneCounts;
 
-use super::queue::LaneCounts;
 use crate::engine::error::EngineError;
 
 /// What a query reads of a source: the plan's scan with the source's definition. Cheap to share between lanes.
@@ -151,19 +151,21 @@ impl Scan {
         let (decoded, bad, tombstones) = self.decode(body)?;
         let spec = &self.spec;
         let full = with_generated(decoded, &spec.generated, &spec.full_schema)?;
-        let (watermark, skewed) = match &spec.watermark {
-            Some(expr) => watermark_of(expr, &full, now_us.saturating_add(spec.skew_max_us))?,
-            None => (None, 0),
+        let times = match &spec.watermark {
+            Some(expr) => EventTimes::of(expr, &full, now_us.saturating_add(spec.skew_max_us))?,
+            None => EventTimes::default(),
         };
         let counts = LaneCounts {
             rows: full.num_rows() as u64,
             bad: bad.len() as u64,
             tombstones,
-            skewed,
+            skewed: times.skewed,
+            untimed: times.untimed,
+            lost: 0,
         };
         Ok(Scanned {
             rows: full.project(&spec.output)?,
-            watermark,
+            watermark: times.watermark,
             counts,
             bad,
         })
@@ -276,25 +278,42 @@ fn with_generated(
     build(full, columns, count)
 }
 
-/// The largest value of the watermark expression that is at most `limit_us`, and how many rows are beyond it.
-fn watermark_of(
-    expr: &Arc<dyn PhysicalExpr>,
-    rows: &RecordBatch,
-    limit_us: i64,
-) -> Result<(Option<i64>, u64), EngineError> {
-    let values = expr.evaluate(rows)?.into_array(rows.num_rows())?;
-    let Some(values) = values.as_primitive_opt::<TimestampMicrosecondType>() else {
-        return Err(EngineError::internal(format!(
-            "the watermark is of type {}",
-            values.data_type()
-        )));
-    };
-    match max(values) {
-        Some(largest) if largest > limit_us => {
-            let within = values.iter().flatten().filter(|value| *value <= limit_us);
-            let beyond = values.iter().flatten().filter(|value| *value > limit_us).count();
-            Ok((within.max(), beyond as u64))
+/// What the WATERMARK expression says of a batch.
+#[derive(Default)]
+struct EventTimes {
+    /// The largest value that is not too far ahead (µs).
+    watermark: Option<i64>,
+    /// Rows that are too far ahead.
+    skewed: u64,
+    /// Rows without a value.
+    untimed: u64,
+}
+
+impl EventTimes {
+    /// Values above `limit_us` are too far ahead.
+    fn of(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, limit_us: i64) -> Result<Self, EngineError> {
+        let values = expr.evaluate(rows)?.into_array(rows.num_rows())?;
+        let Some(values) = values.as_primitive_opt::<TimestampMicrosecondType>() else {
+            return Err(EngineError::internal(format!(
+                "the watermark is of type {}",
+                values.data_type()
+            )));
+        };
+        let untimed = values.null_count() as u64;
+        let largest = max(values);
+        if largest.is_none_or(|largest| largest <= limit_us) {
+            return Ok(Self {
+                watermark: largest,
+                skewed: 0,
+                untimed,
+            });
         }
-        largest => Ok((largest, 0)),
+        let within = values.iter().flatten().filter(|value| *value <= limit_us);
+        let beyond = values.iter().flatten().filter(|value| *value > limit_us).count();
+        Ok(Self {
+            watermark: within.max(),
+            skewed: beyond as u64,
+            untimed,
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use highwater_connectors::ack::AckRef;
 use highwater_connectors::source::{PartitionId, Positions};
 use highwater_sql::stream_plan::NodeId;
-use highwater_storage::{LaneProgress, ObjectId, ObjectProgress, PartitionNo};
+use highwater_storage::{LaneCounts, LaneProgress, ObjectId, ObjectProgress, PartitionNo};
 use parking_lot::Mutex;
 
 use super::header::QueryHeader;
@@ -17,7 +17,7 @@ use crate::engine::error::EngineError;
 use crate::engine::errors_log::{ErrorRow, ROWS_MAX};
 use crate::engine::lane::pool::LaneSlot;
 use crate::engine::lane::prefix::Prefix;
-use crate::engine::lane::queue::{LaneCounts, LaneOutput, Signal};
+use crate::engine::lane::queue::{LaneOutput, Signal};
 use crate::engine::lane::task::LaneEnvironment;
 use crate::engine::reader::{Committer, Reader, ReaderOptions};
 use crate::engine::status::LaneStatus;
@@ -127,7 +127,7 @@ impl Intake {
                 PartitionId(partition.0),
                 Progress {
                     next_offset: lane.next_offset,
-                    counts: LaneCounts::default(),
+                    counts: lane.counts,
                 },
             );
             durable.insert(partition.0, lane.next_offset);
@@ -250,6 +250,9 @@ impl Intake {
             failure = failure.or(lane_failure);
             self.lanes.slots.push(slot);
         }
+        for (partition, lost) in self.reader.iter().flat_map(Reader::take_lost) {
+            self.progress.entry(partition).or_default().counts.lost += lost;
+        }
         let before = self.tracker.source();
         let after = self.tracker.advance(now_us);
         output.watermark_moved = before != after;
@@ -336,6 +339,7 @@ impl Intake {
                 next_offset: progress.next_offset,
                 watermark: known.watermark,
                 idle: known.idle,
+                counts: progress.counts,
             };
             (PartitionNo(partition.0), lane)
         });

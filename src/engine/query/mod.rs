@@ -52,6 +52,9 @@ impl Query {
     /// # Errors
     /// State that does not fit the plan or cannot be read exactly (INV-6).
     pub(crate) fn restore(spec: Arc<QuerySpec>, parts: &EngineParts) -> Result<Self, EngineError> {
+        if let Some(obstacle) = &spec.obstacle {
+            return Err(obstacle.clone());
+        }
         let snapshot = parts.store.snapshot();
         let found = progress::load(snapshot.as_ref(), spec.id)?;
         let header = found

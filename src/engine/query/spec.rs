@@ -11,6 +11,7 @@ use highwater_sql::stream_plan::{NodeId, StreamPlan};
 use highwater_storage::{ObjectId, Store};
 
 use crate::engine::clock::Clock;
+use crate::engine::error::EngineError;
 use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
@@ -30,6 +31,8 @@ pub(crate) struct QuerySpec {
     pub(crate) relations: Vec<(NodeId, ObjectId)>,
     /// Where its result goes.
     pub(crate) target: Target,
+    /// Why it cannot run in this process, if it cannot.
+    pub(crate) obstacle: Option<EngineError>,
 }
 
 /// A source as one query reads it.

@@ -15,7 +15,7 @@ use super::pipeline::{Command, Pipeline, PipelineOptions, PipelineStatus};
 use super::query::Query;
 use super::query::header::QueryHeader;
 use super::query::output::{Output, SharedView};
-use super::query::spec::{EngineParts, QuerySpec};
+use super::query::spec::{EngineParts, QuerySpec, Target};
 use super::status::QueryStatus;
 
 /// How an engine is started.
@@ -357,7 +357,10 @@ impl Engine {
         let state = self.state.lock().await;
         let broken = state.broken.values();
         broken
-            .map(|(spec, error)| QueryStatus::broken(spec, error.clone()))
+            .map(|(spec, error)| {
+                let is_sink = matches!(spec.target, Target::Sink(_));
+                QueryStatus::broken(spec.id, spec.name.clone(), is_sink, error.clone())
+            })
             .collect()
     }
 

@@ -4,7 +4,6 @@ use highwater_storage::{LaneCounts, ObjectId};
 
 use super::error::EngineError;
 use super::operators::OperatorStats;
-use super::query::spec::{QuerySpec, Target};
 
 /// One partition as one query reads it.
 #[derive(Debug, Clone)]
@@ -89,11 +88,10 @@ impl QueryStatus {
     }
 
     /// A query that could not be started.
-    pub(crate) fn broken(spec: &QuerySpec, error: EngineError) -> Self {
-        let is_sink = matches!(spec.target, Target::Sink(_));
+    pub(crate) fn broken(id: ObjectId, name: String, is_sink: bool, error: EngineError) -> Self {
         Self {
             failure: Some(error),
-            ..Self::not_running(spec.id, spec.name.clone(), is_sink)
+            ..Self::not_running(id, name, is_sink)
         }
     }
 

@@ -25,7 +25,7 @@
 //!
 //! ```
 //! use highwater_storage::{
-//!     CheckpointWriter, Durability, Epoch, LaneProgress, ObjectId, PartitionNo, RocksStore, Store,
+//!     CheckpointWriter, Durability, Epoch, LaneCounts, LaneProgress, ObjectId, PartitionNo, RocksStore, Store,
 //!     StoreOptions, progress,
 //! };
 //!

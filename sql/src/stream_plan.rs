@@ -10,7 +10,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 
 /// A streaming query.
 #[derive(Debug, Clone)]
@@ -55,6 +57,11 @@ pub enum StreamOp {
         /// Which of its columns, in order.
         columns: Vec<usize>,
     },
+    /// Rows that are written in the query. They are there from the first step on, and never change.
+    Values(RecordBatch),
+    /// Gives each element of some lists a row of its own; the other columns are repeated. Lists of one row stand side by
+    /// side, the shorter ones followed by NULLs. A row without any element is left out.
+    Unnest(Vec<UnnestColumn>),
     /// Keeps rows for which the predicate is true.
     Filter(Arc<dyn PhysicalExpr>),
     /// Computes columns.
@@ -86,6 +93,15 @@ pub struct SourceScan {
     pub watermark: Option<Arc<dyn PhysicalExpr>>,
     /// Which of decoded + generated the node gives on, in order.
     pub output: Vec<usize>,
+}
+
+/// A column of an Unnest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnnestColumn {
+    /// The column of the input.
+    pub column: usize,
+    /// Whether it is a list whose elements are given.
+    pub unnested: bool,
 }
 
 /// A computed column.
@@ -141,11 +157,11 @@ pub struct Closing {
 }
 
 /// One aggregate over columns of the input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AggregateCall {
     /// Which function.
     pub function: AggregateFunction,
-    /// Its argument column; `None` for `count(*)`.
+    /// Its argument column; `None` for `count(*)`, and for a collected one, which may have several.
     pub argument: Option<usize>,
     /// A BOOLEAN column: only rows where it is true count.
     pub filter: Option<usize>,
@@ -155,8 +171,8 @@ pub struct AggregateCall {
     pub result_type: DataType,
 }
 
-/// Aggregate functions with kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Aggregate functions: those with kernels, and all others.
+#[derive(Debug, Clone, PartialEq)]
 pub enum AggregateFunction {
     /// Rows, or rows whose argument is not NULL: Int64.
     Count,
@@ -169,6 +185,43 @@ pub enum AggregateFunction {
     Min,
     /// Largest non-NULL argument, its own type.
     Max,
+    /// Any other function. The rows of a group are kept, and it is computed from them.
+    Collected(Arc<Collected>),
+}
+
+/// A function that is computed from all rows of a group, in a given order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collected {
+    /// The function, over its argument columns alone: argument column `n` is column `n` there.
+    pub function: AggregateFunctionExpr,
+    /// The argument columns in the input.
+    pub arguments: Vec<usize>,
+    /// In which order it takes the rows. Rows of the same place are ordered by their arguments.
+    pub order: Vec<SortKey>,
+    /// Which of the rows it needs.
+    pub takes: Takes,
+}
+
+/// Which rows of a group, in order, decide a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// All of them.
+    All,
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
+}
+
+/// A column by which rows are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SortKey {
+    /// The column of the input.
+    pub column: usize,
+    /// Whether great values come first.
+    pub descending: bool,
+    /// Whether NULL comes before all values.
+    pub nulls_first: bool,
 }
 
 impl WindowKind {

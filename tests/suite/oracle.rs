@@ -72,6 +72,26 @@ const SHAPES: &[Shape] = &[
     shape("SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) > 2"),
     shape("SELECT k % 3 AS m, sum(v * 2) AS s FROM s WHERE k IS NOT NULL GROUP BY k % 3"),
     shape("SELECT DISTINCT g, b FROM s"),
+    shape(
+        "SELECT k, string_agg(g, ',' ORDER BY g, v) AS gs, bool_and(b) AS all_b, bool_or(b) AS any_b FROM s GROUP BY k",
+    ),
+    shape(
+        "SELECT k, first_value(v ORDER BY v, g) AS lo, last_value(g ORDER BY g, v) AS hi FROM s GROUP BY k",
+    ),
+    shape("SELECT b, bit_or(v) AS o, bit_and(w) AS a, bit_xor(w) AS x FROM s GROUP BY b"),
+    shape("SELECT k, g, count(*) AS n, sum(v) AS sv FROM s GROUP BY ROLLUP (k, g)"),
+    shape("SELECT g, b, max(v) AS hi, grouping(g) AS gg FROM s GROUP BY CUBE (g, b)"),
+    shape("SELECT k, b, count(DISTINCT v) AS d FROM s GROUP BY GROUPING SETS ((k), (k, b), ())"),
+    Shape {
+        before: &[("a", "SELECT k, g, count(*) AS n FROM s GROUP BY k, g")],
+        query: "SELECT n, string_agg(g, '+' ORDER BY g, k) AS gs, bool_or(k > 2) AS any_k FROM a GROUP BY n",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT k, max(v) AS m FROM s GROUP BY k")],
+        query: "SELECT m, array_to_string(array_agg(k ORDER BY k DESC), ',') AS ks, string_agg(DISTINCT k::varchar, ',' ORDER BY k::varchar) AS ds FROM a GROUP BY m",
+        closes: false,
+    },
     shape("SELECT k, v FROM s WHERE b UNION ALL SELECT v, k FROM s WHERE v < 2"),
     shape("SELECT k, count(*) AS n FROM (SELECT k FROM s UNION ALL SELECT v FROM s) u GROUP BY k"),
     shape(

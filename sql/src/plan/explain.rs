@@ -19,7 +19,8 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, NodeId, PlanNode, SourceScan, StreamOp, StreamPlan,
+    Aggregate, AggregateCall, AggregateFunction, Collected, NodeId, PlanNode, SortKey, SourceScan, StreamOp,
+    StreamPlan,
 };
 
 /// How deep the tree is drawn.
@@ -84,7 +85,11 @@ impl Drawing<'_> {
             StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
                 depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
             }
-            StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
+            StreamOp::RelationScan { .. }
+            | StreamOp::Values(_)
+            | StreamOp::Unnest(_)
+            | StreamOp::Aggregate(_)
+            | StreamOp::Union => false,
         }
     }
 }
@@ -97,6 +102,15 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         StreamOp::SourceScan(scan) => source_line(scan, node),
         StreamOp::RelationScan { relation, .. } => {
             format!("Materialized view {relation}: {}", column_names(&node.schema))
+        }
+        StreamOp::Values(rows) => match rows.num_rows() {
+            1 => "Values: 1 row".to_owned(),
+            rows => format!("Values: {rows} rows"),
+        },
+        StreamOp::Unnest(columns) => {
+            let lists = columns.iter().filter(|column| column.unnested);
+            let lists: Vec<&str> = lists.map(|list| name_of(input, list.column)).collect();
+            format!("Unnest: {}", lists.join(", "))
         }
         StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
         StreamOp::Project(exprs) => {
@@ -203,26 +217,67 @@ fn name_of(schema: &Schema, column: usize) -> &str {
 }
 
 /// The function's SQL name.
-pub(crate) fn function_name(function: AggregateFunction) -> &'static str {
+pub(crate) fn function_name(function: &AggregateFunction) -> &str {
     match function {
         AggregateFunction::Count => "count",
         AggregateFunction::Sum => "sum",
         AggregateFunction::Avg => "avg",
         AggregateFunction::Min => "min",
         AggregateFunction::Max => "max",
+        AggregateFunction::Collected(collected) => collected.function.fun().name(),
     }
 }
 
 /// The call as SQL over the columns of its input.
 pub(crate) fn call_text(call: &AggregateCall, input: &Schema) -> String {
-    let function = function_name(call.function);
-    let argument = call.argument.map_or("*", |column| name_of(input, column));
+    let function = function_name(&call.function);
+    let argument = match &call.function {
+        AggregateFunction::Collected(collected) => arguments_text(collected, input),
+        _ => call
+            .argument
+            .map_or("*", |column| name_of(input, column))
+            .to_owned(),
+    };
     let distinct = if call.distinct { "DISTINCT " } else { "" };
     let filter = match call.filter {
         Some(column) => format!(" FILTER (WHERE {})", name_of(input, column)),
         None => String::new(),
     };
     format!("{function}({distinct}{argument}){filter}")
+}
+
+/// The arguments of a collected aggregate, with their order.
+fn arguments_text(collected: &Collected, input: &Schema) -> String {
+    let column = |column: &Column| {
+        collected
+            .arguments
+            .get(column.index())
+            .map(|c| name_of(input, *c))
+    };
+    let arguments = collected.function.expressions();
+    let arguments = arguments.iter().map(|argument| {
+        let name = argument.downcast_ref::<Column>().and_then(column);
+        name.map_or_else(|| expression(argument), str::to_owned)
+    });
+    let arguments = arguments.collect::<Vec<_>>().join(", ");
+    match sort_keys_text(&collected.order, input) {
+        keys if keys.is_empty() => arguments,
+        keys => format!("{arguments} ORDER BY {keys}"),
+    }
+}
+
+/// An order as SQL; what PostgreSQL takes for granted is left out.
+pub(crate) fn sort_keys_text(keys: &[SortKey], input: &Schema) -> String {
+    let keys = keys.iter().map(|key| {
+        let direction = if key.descending { " DESC" } else { "" };
+        let nulls = match (key.descending, key.nulls_first) {
+            (true, false) => " NULLS LAST",
+            (false, true) => " NULLS FIRST",
+            _ => "",
+        };
+        format!("{}{direction}{nulls}", name_of(input, key.column))
+    });
+    keys.collect::<Vec<_>>().join(", ")
 }
 
 /// An expression with the names of its columns, and without their places.

@@ -34,6 +34,7 @@ mod translate;
 pub mod types;
 mod unlike;
 mod values;
+mod walk;
 mod window;
 mod words;
 
@@ -49,6 +50,7 @@ pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
+pub use self::walk::relations;
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
 pub(crate) use self::window::Micros;

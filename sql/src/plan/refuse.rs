@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, Expr, FunctionArguments, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr,
-    SetOperator, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
+    Distinct, Expr, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, Spanned,
+    TableFactor, TableWithJoins,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
 use crate::plan::place::position_of;
+use crate::plan::walk::{Flow, Part, walk};
 use crate::plan::window::WindowCall;
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
@@ -17,10 +18,17 @@ use crate::plan::window::WindowCall;
 /// # Errors
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
-    match query.visit(&mut Refusal::default()) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let mut refusal = Refusal::default();
+    walk(query, &mut |part| match part {
+        Part::Query(query) => query_clauses(query),
+        Part::Select(select) => {
+            select_clauses(select)?;
+            from_clause(select)
+        }
+        Part::TableFactor(factor) => refusal.table_factor(factor),
+        Part::Expr(expr) => refusal.expr(expr),
+        Part::QueryEnd | Part::Relation(_) | Part::ExprEnd => ControlFlow::Continue(()),
+    })
 }
 
 #[derive(Default)]
@@ -28,8 +36,6 @@ struct Refusal {
     /// Queries that are the relation of a window function and are about to be visited.
     relations: usize,
 }
-
-type Flow = ControlFlow<Box<SqlError>>;
 
 fn refused(what: &str, span: Span) -> Flow {
     let error = SqlError::unsupported(format!("{what} in a streaming query"));
@@ -39,45 +45,37 @@ fn refused(what: &str, span: Span) -> Flow {
     }))
 }
 
-impl Visitor for Refusal {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_query(&mut self, query: &Query) -> Flow {
-        if let Some(with) = &query.with
-            && with.recursive
-        {
-            return refused("WITH RECURSIVE", with.span());
-        }
-        if let Some(limit) = &query.limit_clause {
-            let what = match limit {
-                LimitClause::LimitOffset { limit: None, .. } => "OFFSET",
-                _ => "LIMIT",
-            };
-            return refused(what, limit.span());
-        }
-        if let Some(fetch) = &query.fetch {
-            return refused(
-                "FETCH FIRST",
-                fetch.quantity.as_ref().map_or(Span::empty(), Spanned::span),
-            );
-        }
-        if !query.locks.is_empty() {
-            return refused("FOR UPDATE", query.span());
-        }
-        set_expression(&query.body)
+fn query_clauses(query: &Query) -> Flow {
+    if let Some(with) = &query.with
+        && with.recursive
+    {
+        return refused("WITH RECURSIVE", with.span());
     }
-
-    fn pre_visit_select(&mut self, select: &Select) -> Flow {
-        select_clauses(select)?;
-        from_clause(select)
+    if let Some(limit) = &query.limit_clause {
+        let what = match limit {
+            LimitClause::LimitOffset { limit: None, .. } => "OFFSET",
+            _ => "LIMIT",
+        };
+        return refused(what, limit.span());
     }
+    if let Some(fetch) = &query.fetch {
+        return refused(
+            "FETCH FIRST",
+            fetch.quantity.as_ref().map_or(Span::empty(), Spanned::span),
+        );
+    }
+    if !query.locks.is_empty() {
+        return refused("FOR UPDATE", query.span());
+    }
+    set_expression(&query.body)
+}
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+impl Refusal {
+    fn table_factor(&mut self, factor: &TableFactor) -> Flow {
         if window_of_query(factor) {
             self.relations += 1;
         }
         match factor {
-            TableFactor::UNNEST { .. } => refused("UNNEST", factor.span()),
             TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
                 refused("LATERAL", factor.span())
             }
@@ -93,26 +91,13 @@ impl Visitor for Refusal {
         }
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+    fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
             Expr::Function(call) => {
                 if call.over.is_some() {
                     return refused("an OVER window function", call.span());
                 }
-                if !call.within_group.is_empty() {
-                    return refused("WITHIN GROUP", call.span());
-                }
-                match &call.args {
-                    FunctionArguments::List(list)
-                        if list
-                            .clauses
-                            .iter()
-                            .any(|c| matches!(c, ast::FunctionArgumentClause::OrderBy(_))) =>
-                    {
-                        refused("ORDER BY in an aggregate", call.span())
-                    }
-                    _ => ControlFlow::Continue(()),
-                }
+                ControlFlow::Continue(())
             }
             Expr::Exists { .. } => refused("EXISTS", expr.span()),
             Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
@@ -156,7 +141,6 @@ fn set_expression(body: &SetExpr) -> Flow {
 
 fn plain_body(body: &SetExpr) -> Flow {
     match body {
-        SetExpr::Values(_) => refused("VALUES", body.span()),
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
             refused("a statement that changes data", body.span())
         }
@@ -177,26 +161,16 @@ fn select_clauses(select: &Select) -> Flow {
     if !select.named_window.is_empty() {
         return refused("a WINDOW clause", select.span());
     }
-    let GroupByExpr::Expressions(exprs, modifiers) = &select.group_by else {
-        return refused("GROUP BY ALL", select.group_by.span());
-    };
-    if !modifiers.is_empty() {
-        return refused("GROUPING SETS", select.group_by.span());
+    match &select.group_by {
+        GroupByExpr::Expressions(_, modifiers) if modifiers.is_empty() => ControlFlow::Continue(()),
+        GroupByExpr::Expressions(..) => refused("GROUP BY … WITH", select.group_by.span()),
+        GroupByExpr::All(_) => refused("GROUP BY ALL", select.group_by.span()),
     }
-    for expr in exprs {
-        match expr {
-            Expr::Rollup(_) => return refused("ROLLUP", expr.span()),
-            Expr::Cube(_) => return refused("CUBE", expr.span()),
-            Expr::GroupingSets(_) => return refused("GROUPING SETS", expr.span()),
-            _ => {}
-        }
-    }
-    ControlFlow::Continue(())
 }
 
 fn from_clause(select: &Select) -> Flow {
     let Some(first) = select.from.first() else {
-        return refused("a SELECT without FROM", select.span());
+        return ControlFlow::Continue(());
     };
     if let Some(second) = select.from.get(1) {
         return refused("a join (a comma in FROM)", second.relation.span());

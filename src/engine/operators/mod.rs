@@ -6,6 +6,7 @@
 pub(crate) mod aggregate;
 pub(crate) mod state;
 pub(crate) mod stateless;
+pub(crate) mod unnest;
 
 use std::sync::Arc;
 

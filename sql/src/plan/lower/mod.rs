@@ -10,6 +10,8 @@
 
 mod aggregate;
 mod expr;
+mod grouping;
+mod rows;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +105,12 @@ impl Lowering {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 self.notice("ORDER BY without LIMIT has no effect in a streaming query".to_owned());
                 self.relation(&sort.input, depth + 1)
+            }
+            LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::EmptyRelation(empty) => self.empty(empty),
+            LogicalPlan::Unnest(unnest) => {
+                let input = self.relation(&unnest.input, depth + 1)?;
+                self.unnest(unnest, &input)
             }
             LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<WindowNode>() {
                 Some(window) => {
@@ -212,6 +220,13 @@ impl Lowering {
             let relation = self.relation(input, depth + 1)?;
             inputs.push(self.exactly(&relation, union.schema.as_arrow())?);
         }
+        let node = self.union_of(inputs, Arc::clone(union.schema.inner()))?;
+        let columns = (0..self.nodes[node].schema.fields().len()).collect();
+        Ok(Relation { node, columns })
+    }
+
+    /// A Union node over nodes that have just the columns of `schema`.
+    fn union_of(&mut self, inputs: Vec<NodeId>, schema: SchemaRef) -> Result<NodeId, SqlError> {
         let nodes: Vec<&PlanNode> = inputs.iter().map(|id| &self.nodes[*id]).collect();
         let (Some(first), Some(first_facts)) = (nodes.first(), inputs.first().map(|id| &self.facts[*id]))
         else {
@@ -221,7 +236,8 @@ impl Lowering {
         let closing = closing
             .filter(|c| inputs.iter().all(|id| self.facts[*id].closing.contains(c)))
             .collect();
-        let schema = Arc::clone(union.schema.inner());
+        let given: Vec<&Schema> = nodes.iter().map(|node| node.schema.as_ref()).collect();
+        let schema = Arc::new(grouping::nullable(&schema, &given));
         let next = PlanNode {
             op: StreamOp::Union,
             append_only: nodes.iter().all(|n| n.append_only),
@@ -233,11 +249,7 @@ impl Lowering {
             schema,
             inputs: inputs.clone(),
         };
-        let columns = (0..next.schema.fields().len()).collect();
-        Ok(Relation {
-            node: self.push(next, Facts { closing }),
-            columns,
-        })
+        Ok(self.push(next, Facts { closing }))
     }
 
     fn window(&mut self, window: &WindowNode, input: &Relation) -> Result<Relation, SqlError> {
@@ -419,9 +431,6 @@ fn construct(plan: &LogicalPlan) -> &'static str {
         LogicalPlan::Join(_) => "a join or a subquery in an expression",
         LogicalPlan::Window(_) => "an OVER window function",
         LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => "LIMIT",
-        LogicalPlan::EmptyRelation(_) => "a query without rows, or without FROM,",
-        LogicalPlan::Values(_) => "VALUES",
-        LogicalPlan::Unnest(_) => "UNNEST",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
         LogicalPlan::Distinct(_) => "DISTINCT ON",
         LogicalPlan::Subquery(_) => "a subquery in an expression",

@@ -13,6 +13,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::window::WindowExpr;
 
 /// A streaming query.
 #[derive(Debug, Clone)]
@@ -76,6 +77,8 @@ pub enum StreamOp {
     },
     /// Groups by columns and aggregates columns.
     Aggregate(Aggregate),
+    /// Orders the rows of each partition, and gives those of some places with what window functions say of them.
+    Over(Over),
     /// All rows of all inputs, column by column.
     Union,
 }
@@ -145,6 +148,46 @@ pub struct Aggregate {
     pub closing: Option<Closing>,
     /// Whether a group is emitted only when it is complete (`EMIT ON WINDOW CLOSE`).
     pub emit_on_close: bool,
+}
+
+/// Ordered partitions. Output columns: those of the input, then the functions.
+#[derive(Debug, Clone)]
+pub struct Over {
+    /// Columns of the input. Empty: all rows are one partition.
+    pub partition: Vec<usize>,
+    /// In which order the rows stand. Rows of the same place are ordered by their bytes, so that the answer does not
+    /// depend on how they came.
+    pub order: Vec<SortKey>,
+    /// Window functions over the columns of the input, partitioned and ordered as above.
+    pub functions: Vec<Arc<dyn WindowExpr>>,
+    /// Which rows are given; absent: all.
+    pub slice: Option<Slice>,
+    /// When partitions are complete, if ever; the position is one in `partition`.
+    pub closing: Option<Closing>,
+    /// Whether a partition is emitted only when it is complete (`EMIT ON WINDOW CLOSE`).
+    pub emit_on_close: bool,
+}
+
+/// Rows by their rank in the partition, which counts from 1: those above `skip`, and no more than `take` ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    /// How ranks are counted.
+    pub rank: Rank,
+    /// Ranks that are left out at the beginning.
+    pub skip: u64,
+    /// How many ranks are given; absent: all.
+    pub take: Option<u64>,
+}
+
+/// How the rows of a partition are ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// Each row has a rank of its own.
+    RowNumber,
+    /// Rows of the same place have the rank of the first of them.
+    Rank,
+    /// The same, and ranks have no gaps.
+    DenseRank,
 }
 
 /// A group is complete, and its state freed, when the watermark is at or past `groups[group] + add_us`.

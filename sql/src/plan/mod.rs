@@ -15,6 +15,7 @@ mod bounds;
 mod clauses;
 mod context;
 mod depth;
+mod distinct_on;
 pub mod explain;
 mod functions;
 mod literals;

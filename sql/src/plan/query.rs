@@ -21,7 +21,7 @@ use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{literals, postgres};
+use crate::plan::{distinct_on, literals, postgres};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -131,6 +131,7 @@ pub(crate) fn field_names(schema: &Schema) -> Vec<String> {
 /// # Errors
 /// What a rule finds wrong, such as a constant that divides by zero.
 pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
+    let plan = distinct_on::as_rank(plan).map_err(translate)?;
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
         Arc::new(OptimizeUnions::new()),
         Arc::new(SimplifyExpressions::new()),

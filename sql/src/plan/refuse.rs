@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr, SetOperator, Spanned,
-    TableFactor, TableWithJoins,
+    Expr, GroupByExpr, JoinOperator, Query, Select, SetExpr, SetOperator, Spanned, TableFactor,
+    TableWithJoins,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -51,19 +51,6 @@ fn query_clauses(query: &Query) -> Flow {
     {
         return refused("WITH RECURSIVE", with.span());
     }
-    if let Some(limit) = &query.limit_clause {
-        let what = match limit {
-            LimitClause::LimitOffset { limit: None, .. } => "OFFSET",
-            _ => "LIMIT",
-        };
-        return refused(what, limit.span());
-    }
-    if let Some(fetch) = &query.fetch {
-        return refused(
-            "FETCH FIRST",
-            fetch.quantity.as_ref().map_or(Span::empty(), Spanned::span),
-        );
-    }
     if !query.locks.is_empty() {
         return refused("FOR UPDATE", query.span());
     }
@@ -93,12 +80,6 @@ impl Refusal {
 
     fn expr(&mut self, expr: &Expr) -> Flow {
         match expr {
-            Expr::Function(call) => {
-                if call.over.is_some() {
-                    return refused("an OVER window function", call.span());
-                }
-                ControlFlow::Continue(())
-            }
             Expr::Exists { .. } => refused("EXISTS", expr.span()),
             Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
             Expr::Subquery(_) if self.relations > 0 => {
@@ -149,17 +130,11 @@ fn plain_body(body: &SetExpr) -> Flow {
 }
 
 fn select_clauses(select: &Select) -> Flow {
-    if let Some(Distinct::On(exprs)) = &select.distinct {
-        return refused("DISTINCT ON", exprs.first().map_or(Span::empty(), Spanned::span));
-    }
     if let Some(into) = &select.into {
         return refused("SELECT INTO", into.span());
     }
     if let Some(qualify) = &select.qualify {
         return refused("QUALIFY", qualify.span());
-    }
-    if !select.named_window.is_empty() {
-        return refused("a WINDOW clause", select.span());
     }
     match &select.group_by {
         GroupByExpr::Expressions(_, modifiers) if modifiers.is_empty() => ControlFlow::Continue(()),

@@ -10,13 +10,14 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
-use super::{Facts, Lowering, Relation, column_index, refused, type_text};
+use super::arguments::Arguments;
+use super::{Facts, Lowering, Relation, refused, type_text};
 use crate::plan::explain::{call_text, function_name};
 use crate::plan::translate::translate;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, Closing, Collected, NodeId, PlanNode, Projection, SortKey,
-    StreamOp, Takes,
+    Aggregate, AggregateCall, AggregateFunction, Closing, Collected, NodeId, PlanNode, SortKey, StreamOp,
+    Takes,
 };
 use crate::{SqlError, SqlState};
 
@@ -33,12 +34,6 @@ enum Function<'a> {
     Kernel(AggregateFunction, Option<&'a Expr>),
     /// Computed from the rows of the group.
     Collected(&'a LogicalCall),
-}
-
-/// Collects the columns that an aggregate reads. Without computed ones it reads its input as it is.
-struct Arguments {
-    input: Relation,
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 impl Lowering {
@@ -67,10 +62,7 @@ impl Lowering {
     ) -> Result<NodeId, SqlError> {
         let schema = aggregate.input.schema();
         let first_result = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
-        let mut arguments = Arguments {
-            input: input.clone(),
-            exprs: Vec::new(),
-        };
+        let mut arguments = Arguments::new(input);
         let mut places = Vec::with_capacity(groups.len());
         for expr in groups {
             places.push(arguments.add(self, expr, schema)?);
@@ -205,7 +197,7 @@ impl Lowering {
         ));
     }
 
-    fn cannot_emit(&self) -> SqlError {
+    pub(super) fn cannot_emit(&self) -> SqlError {
         let error = SqlError::new(
             SqlState::InvalidObjectDefinition,
             "EMIT ON WINDOW CLOSE needs a GROUP BY over windows of event time",
@@ -223,40 +215,6 @@ impl Lowering {
         error
             .with_detail("The query has no window.")
             .with_hint("Read FROM TUMBLE(relation, time column, size) and group by window_end.")
-    }
-}
-
-impl Arguments {
-    /// The place of an expression among the arguments; equal ones have one place.
-    fn add(&mut self, lowering: &Lowering, expr: &Expr, schema: &DFSchema) -> Result<usize, SqlError> {
-        let compiled = lowering.compile(expr, schema, &self.input)?;
-        if let Some(place) = self
-            .exprs
-            .iter()
-            .position(|known| known.as_ref() == compiled.as_ref())
-        {
-            return Ok(place);
-        }
-        self.exprs.push(compiled);
-        Ok(self.exprs.len() - 1)
-    }
-
-    /// The node that has the arguments as columns, and the column of each.
-    fn finish(self, lowering: &mut Lowering) -> Result<(NodeId, Vec<usize>), SqlError> {
-        let plain: Option<Vec<usize>> = self.exprs.iter().map(column_index).collect();
-        if let Some(columns) = plain {
-            return Ok((self.input.node, columns));
-        }
-        let columns = (0..self.exprs.len()).collect();
-        let named = |expr: Arc<dyn PhysicalExpr>| {
-            let name = match expr.downcast_ref::<Column>() {
-                Some(column) => column.name().to_owned(),
-                None => crate::plan::explain::expression(&expr),
-            };
-            Projection { expr, name }
-        };
-        let exprs = self.exprs.into_iter().map(named).collect();
-        Ok((lowering.project(self.input.node, exprs)?, columns))
     }
 }
 

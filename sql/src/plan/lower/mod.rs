@@ -9,8 +9,10 @@
 //! A projection that only picks columns makes no node: a relation is a node and the place of each of its columns in it.
 
 mod aggregate;
+mod arguments;
 mod expr;
 mod grouping;
+mod over;
 mod rows;
 mod scan;
 
@@ -86,12 +88,7 @@ struct Lowering {
 
 impl Lowering {
     fn relation(&mut self, plan: &LogicalPlan, depth: usize) -> Result<Relation, SqlError> {
-        if depth > DEPTH_MAX {
-            return Err(SqlError::new(
-                SqlState::StatementTooComplex,
-                "the query is nested too deeply",
-            ));
-        }
+        self.check_depth(depth)?;
         match plan {
             LogicalPlan::TableScan(scan) => self.table_scan(scan),
             LogicalPlan::SubqueryAlias(alias) => self.relation(&alias.input, depth + 1),
@@ -105,6 +102,11 @@ impl Lowering {
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 self.notice("ORDER BY without LIMIT has no effect in a streaming query".to_owned());
                 self.relation(&sort.input, depth + 1)
+            }
+            LogicalPlan::Limit(limit) => self.limit(limit, depth),
+            LogicalPlan::Window(window) => {
+                let input = self.relation(&window.input, depth + 1)?;
+                self.window_functions(window, &input)
             }
             LogicalPlan::Values(values) => self.values(values),
             LogicalPlan::EmptyRelation(empty) => self.empty(empty),
@@ -123,6 +125,16 @@ impl Lowering {
         }
     }
 
+    fn check_depth(&self, depth: usize) -> Result<(), SqlError> {
+        if depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::StatementTooComplex,
+            "the query is nested too deeply",
+        ))
+    }
+
     fn filter(&mut self, filter: &Filter, depth: usize) -> Result<Relation, SqlError> {
         let input = self.relation(&filter.input, depth + 1)?;
         if matches!(
@@ -132,6 +144,7 @@ impl Lowering {
             return Ok(input);
         }
         let predicate = self.compile(&filter.predicate, filter.input.schema(), &input)?;
+        self.limit_ranks(input.node, &predicate);
         let node = &self.nodes[input.node];
         let next = PlanNode {
             fingerprint: format!("filter {predicate}"),
@@ -148,9 +161,17 @@ impl Lowering {
 
     fn projection(&mut self, projection: &LogicalProjection, depth: usize) -> Result<Relation, SqlError> {
         let input = self.relation(&projection.input, depth + 1)?;
+        self.project_relation(projection, &input)
+    }
+
+    fn project_relation(
+        &mut self,
+        projection: &LogicalProjection,
+        input: &Relation,
+    ) -> Result<Relation, SqlError> {
         let mut compiled = Vec::with_capacity(projection.expr.len());
         for (logical, field) in projection.expr.iter().zip(projection.schema.fields()) {
-            let expr = self.compile(logical, projection.input.schema(), &input)?;
+            let expr = self.compile(logical, projection.input.schema(), input)?;
             let given = logical.clone().unalias().schema_name().to_string();
             // A name that DataFusion made of the expression is shown as the expression.
             let name = match given == *field.name() && column_index(&expr).is_none() {
@@ -394,7 +415,7 @@ impl Lowering {
         if self
             .nodes
             .iter()
-            .any(|node| matches!(&node.op, StreamOp::Aggregate(_)))
+            .any(|node| matches!(&node.op, StreamOp::Aggregate(_) | StreamOp::Over(_)))
         {
             return Ok(());
         }
@@ -429,8 +450,7 @@ fn refused(what: impl std::fmt::Display) -> SqlError {
 fn construct(plan: &LogicalPlan) -> &'static str {
     match plan {
         LogicalPlan::Join(_) => "a join or a subquery in an expression",
-        LogicalPlan::Window(_) => "an OVER window function",
-        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => "LIMIT",
+        LogicalPlan::Sort(_) => "LIMIT",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
         LogicalPlan::Distinct(_) => "DISTINCT ON",
         LogicalPlan::Subquery(_) => "a subquery in an expression",

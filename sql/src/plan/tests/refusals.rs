@@ -33,11 +33,6 @@ fn what_streaming_queries_lack_is_refused_by_name_and_place() {
             "SELECT bidder",
         ),
         (
-            "SELECT DISTINCT ON (auction) auction FROM bids",
-            "DISTINCT ON",
-            "auction) auction",
-        ),
-        (
             "SELECT * FROM bids WHERE auction IN (SELECT user_id FROM clicks)",
             "IN with a subquery",
             "auction IN",

@@ -19,7 +19,8 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, NodeId, PlanNode, SourceScan, StreamOp, StreamPlan,
+    Aggregate, AggregateCall, AggregateFunction, Join, JoinKind, NodeId, PlanNode, SourceScan, StreamOp,
+    StreamPlan,
 };
 
 /// How deep the tree is drawn.
@@ -84,7 +85,11 @@ impl Drawing<'_> {
             StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
                 depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
             }
-            StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
+            StreamOp::RelationScan { .. }
+            | StreamOp::Aggregate(_)
+            | StreamOp::Join(_)
+            | StreamOp::SingleRow
+            | StreamOp::Union => false,
         }
     }
 }
@@ -113,6 +118,8 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
         StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
         StreamOp::Union => "Union".to_owned(),
+        StreamOp::Join(join) => join_line(plan, node, join),
+        StreamOp::SingleRow => "Single row".to_owned(),
     }
 }
 
@@ -164,6 +171,59 @@ fn aggregate_line(aggregate: &Aggregate, input: &Schema) -> String {
         text.push_str("; emits on close");
     }
     text
+}
+
+fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
+    let empty = Schema::empty();
+    let input = |at: usize| {
+        node.inputs
+            .get(at)
+            .map_or(&empty, |id| plan.nodes[*id].schema.as_ref())
+    };
+    let kind = match join.kind {
+        JoinKind::Inner => "Join",
+        JoinKind::Left => "Left join",
+        JoinKind::Full => "Full join",
+        JoinKind::Semi => "Semi join",
+        JoinKind::Anti => "Anti join",
+        JoinKind::Mark => "Mark join",
+    };
+    let keys = keys_text(join, input(0), input(1));
+    let condition = join.condition.as_ref().map(expression);
+    let mut text = match (keys.is_empty(), condition) {
+        (true, None) => format!("{kind}: any two rows"),
+        (true, Some(condition)) => format!("{kind}: {condition}"),
+        (false, None) => format!("{kind}: {keys}"),
+        (false, Some(condition)) => format!("{kind}: {keys} AND {condition}"),
+    };
+    match join.closing {
+        None => text.push_str("; never closes"),
+        Some(closing) => {
+            let key = join.keys.get(closing.key).map_or(usize::MAX, |key| key.left);
+            let _ = write!(text, "; closes at {}", name_of(input(0), key));
+            if closing.add_us != 0 {
+                let _ = write!(text, " + {}", Micros(closing.add_us));
+            }
+        }
+    }
+    text
+}
+
+/// The equal columns of a join as SQL, joined by AND.
+pub(crate) fn keys_text(join: &Join, left: &Schema, right: &Schema) -> String {
+    let keys = join.keys.iter().map(|key| {
+        let equal = if key.null_safe {
+            "IS NOT DISTINCT FROM"
+        } else {
+            "="
+        };
+        format!(
+            "{} {equal} {}",
+            name_of(left, key.left),
+            name_of(right, key.right)
+        )
+    });
+    keys.collect::<Vec<_>>().join(" AND ")
 }
 
 fn properties(node: &PlanNode) -> String {

@@ -3,31 +3,26 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, Expr, FunctionArguments, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr,
-    SetOperator, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
+    self, Distinct, Expr, FunctionArguments, GroupByExpr, JoinConstraint, JoinOperator, LimitClause, Query,
+    Select, SetExpr, SetOperator, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
 use crate::plan::place::position_of;
-use crate::plan::window::WindowCall;
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
 ///
 /// # Errors
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
-    match query.visit(&mut Refusal::default()) {
+    match query.visit(&mut Refusal) {
         ControlFlow::Break(error) => Err(*error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-#[derive(Default)]
-struct Refusal {
-    /// Queries that are the relation of a window function and are about to be visited.
-    relations: usize,
-}
+struct Refusal;
 
 type Flow = ControlFlow<Box<SqlError>>;
 
@@ -73,14 +68,9 @@ impl Visitor for Refusal {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
-        if window_of_query(factor) {
-            self.relations += 1;
-        }
         match factor {
             TableFactor::UNNEST { .. } => refused("UNNEST", factor.span()),
-            TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
-                refused("LATERAL", factor.span())
-            }
+            TableFactor::Function { lateral: true, .. } => refused("LATERAL", factor.span()),
             TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
             TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
             TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
@@ -114,21 +104,9 @@ impl Visitor for Refusal {
                     _ => ControlFlow::Continue(()),
                 }
             }
-            Expr::Exists { .. } => refused("EXISTS", expr.span()),
-            Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
-            Expr::Subquery(_) if self.relations > 0 => {
-                self.relations -= 1;
-                ControlFlow::Continue(())
-            }
-            Expr::Subquery(_) => refused("a subquery in an expression", expr.span()),
             _ => ControlFlow::Continue(()),
         }
     }
-}
-
-/// Whether this is a window function whose relation is a query.
-fn window_of_query(factor: &TableFactor) -> bool {
-    WindowCall::of(factor).is_some_and(|call| call.reads_query())
 }
 
 /// UNION is there, the other set operations and VALUES are not. Nested ones are visited iteratively on the left.
@@ -195,26 +173,27 @@ fn select_clauses(select: &Select) -> Flow {
 }
 
 fn from_clause(select: &Select) -> Flow {
-    let Some(first) = select.from.first() else {
+    if select.from.is_empty() {
         return refused("a SELECT without FROM", select.span());
-    };
-    if let Some(second) = select.from.get(1) {
-        return refused("a join (a comma in FROM)", second.relation.span());
     }
-    join(first)
+    select.from.iter().try_for_each(joins)
 }
 
-fn join(table: &TableWithJoins) -> Flow {
-    let Some(join) = table.joins.first() else {
-        return ControlFlow::Continue(());
-    };
-    let what = match join.join_operator {
-        JoinOperator::CrossJoin(_) => "CROSS JOIN",
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => "LEFT JOIN",
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => "RIGHT JOIN",
-        JoinOperator::FullOuter(_) => "FULL JOIN",
-        JoinOperator::AsOf { .. } => "ASOF JOIN",
-        _ => "JOIN",
-    };
-    refused(what, join.relation.span())
+fn joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        let is_outer = match &join.join_operator {
+            JoinOperator::AsOf { .. } => return refused("ASOF JOIN", join.relation.span()),
+            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => Some(("LEFT JOIN", on)),
+            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => Some(("RIGHT JOIN", on)),
+            JoinOperator::FullOuter(on) => Some(("FULL JOIN", on)),
+            _ => None,
+        };
+        let clause = match is_outer {
+            Some((what, JoinConstraint::Using(_))) => format!("{what} with USING"),
+            Some((what, JoinConstraint::Natural)) => format!("NATURAL {what}"),
+            _ => continue,
+        };
+        return refused(&clause, join.relation.span());
+    }
+    ControlFlow::Continue(())
 }

@@ -53,7 +53,7 @@ impl Prepared {
             .map(|call| Argument::of(call, &delta.batch))
             .collect::<Result<_, _>>()?;
         let rows = delta.num_rows();
-        let shards = rows_by_shard(rows, &keys.hashes, shards);
+        let shards = hash::rows_by_shard(rows, &keys.hashes, shards);
         if layout.append_only && delta.weights.is_some() {
             return Err(EngineError::internal(
                 "a delta of an append-only input has weights",
@@ -91,17 +91,4 @@ impl Windows {
         let mask = stateless::mask(delta.num_rows(), in_time);
         stateless::keep(&mask, delta).map(Some)
     }
-}
-
-fn rows_by_shard(rows: usize, hashes: &[u64], shards: usize) -> Vec<Vec<u32>> {
-    let rows = u32::try_from(rows).expect("a batch has fewer than 2^32 rows");
-    if shards == 1 {
-        return vec![(0..rows).collect()];
-    }
-    let count = u32::try_from(shards).expect("there are few shards");
-    let mut by_shard = vec![Vec::with_capacity(rows as usize / shards * 5 / 4 + 8); shards];
-    for (row, hash) in (0..rows).zip(hashes) {
-        by_shard[hash::shard(*hash, count) as usize].push(row);
-    }
-    by_shard
 }

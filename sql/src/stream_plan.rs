@@ -81,6 +81,11 @@ pub enum StreamOp {
     Over(Over),
     /// All rows of all inputs, column by column.
     Union,
+    /// Brings rows of two inputs together.
+    Join(Join),
+    /// The rows as they come, of which there is one at most: more are an error (21000). Stands over a subquery that
+    /// stands for a value.
+    SingleRow,
 }
 
 /// Reads a source.
@@ -135,6 +140,62 @@ pub enum WindowKind {
         /// Shift of the grid.
         offset_us: i64,
     },
+}
+
+/// Which rows of two inputs belong together, and what is made of them. Output columns: those of the left input, then those
+/// of the right one for kinds that have them, or whether the row has a match.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// What is made of rows with and without matches.
+    pub kind: JoinKind,
+    /// Columns that are equal in rows that match. Empty: any two rows may match.
+    pub keys: Vec<JoinKey>,
+    /// What else holds of rows that match, over the columns of the left input and then those of the right one.
+    pub condition: Option<Arc<dyn PhysicalExpr>>,
+    /// Columns of the left input that the output has.
+    pub left_output: Vec<usize>,
+    /// Columns of the right input that the output has; none for kinds without them.
+    pub right_output: Vec<usize>,
+    /// When rows can have no further match, if ever.
+    pub closing: Option<JoinClosing>,
+}
+
+/// What a join makes of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// The pairs that match.
+    Inner,
+    /// The pairs that match, and left rows without a match beside NULLs.
+    Left,
+    /// The pairs that match, and rows of both sides without a match beside NULLs.
+    Full,
+    /// Left rows that have a match.
+    Semi,
+    /// Left rows that have none.
+    Anti,
+    /// Left rows, and whether each has a match.
+    Mark,
+}
+
+/// A column of each input; rows that match are equal in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinKey {
+    /// The column of the left input.
+    pub left: usize,
+    /// The column of the right input, of the same type.
+    pub right: usize,
+    /// Whether NULL matches NULL.
+    pub null_safe: bool,
+}
+
+/// Rows can have no further match, and their state is freed, when the watermark of both inputs is at or past
+/// `keys[key] + add_us`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinClosing {
+    /// Position in [`Join::keys`] of a column of event time.
+    pub key: usize,
+    /// What leads from that column to the end of its window.
+    pub add_us: i64,
 }
 
 /// Groups and aggregates. Output columns: the groups, then the aggregates.
@@ -265,6 +326,14 @@ pub struct SortKey {
     pub descending: bool,
     /// Whether NULL comes before all values.
     pub nulls_first: bool,
+}
+
+impl JoinKind {
+    /// Whether the output has the columns of the right input.
+    #[must_use]
+    pub fn has_right_columns(self) -> bool {
+        matches!(self, Self::Inner | Self::Left | Self::Full)
+    }
 }
 
 impl WindowKind {

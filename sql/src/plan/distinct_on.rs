@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as PlanResult, internal_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{

@@ -19,8 +19,8 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, Collected, NodeId, PlanNode, SortKey, SourceScan, StreamOp,
-    StreamPlan,
+    Aggregate, AggregateCall, AggregateFunction, Collected, Join, JoinKind, NodeId, Over, PlanNode, Rank,
+    SortKey, SourceScan, StreamOp, StreamPlan,
 };
 
 /// How deep the tree is drawn.
@@ -89,6 +89,9 @@ impl Drawing<'_> {
             | StreamOp::Values(_)
             | StreamOp::Unnest(_)
             | StreamOp::Aggregate(_)
+            | StreamOp::Over(_)
+            | StreamOp::Join(_)
+            | StreamOp::SingleRow
             | StreamOp::Union => false,
         }
     }
@@ -126,7 +129,10 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         }
         StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
         StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
+        StreamOp::Over(over) => over_line(over, input),
         StreamOp::Union => "Union".to_owned(),
+        StreamOp::Join(join) => join_line(plan, node, join),
+        StreamOp::SingleRow => "Single row".to_owned(),
     }
 }
 
@@ -175,6 +181,107 @@ fn aggregate_line(aggregate: &Aggregate, input: &Schema) -> String {
         None => text.push_str("; never closes"),
     }
     if aggregate.emit_on_close {
+        text.push_str("; emits on close");
+    }
+    text
+}
+
+fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
+    let empty = Schema::empty();
+    let input = |at: usize| {
+        node.inputs
+            .get(at)
+            .map_or(&empty, |id| plan.nodes[*id].schema.as_ref())
+    };
+    let kind = match join.kind {
+        JoinKind::Inner => "Join",
+        JoinKind::Left => "Left join",
+        JoinKind::Full => "Full join",
+        JoinKind::Semi => "Semi join",
+        JoinKind::Anti => "Anti join",
+        JoinKind::Mark => "Mark join",
+    };
+    let keys = keys_text(join, input(0), input(1));
+    let condition = join.condition.as_ref().map(expression);
+    let mut text = match (keys.is_empty(), condition) {
+        (true, None) => format!("{kind}: any two rows"),
+        (true, Some(condition)) => format!("{kind}: {condition}"),
+        (false, None) => format!("{kind}: {keys}"),
+        (false, Some(condition)) => format!("{kind}: {keys} AND {condition}"),
+    };
+    match join.closing {
+        None => text.push_str("; never closes"),
+        Some(closing) => {
+            let key = join.keys.get(closing.key).map_or(usize::MAX, |key| key.left);
+            let _ = write!(text, "; closes at {}", name_of(input(0), key));
+            if closing.add_us != 0 {
+                let _ = write!(text, " + {}", Micros(closing.add_us));
+            }
+        }
+    }
+    text
+}
+
+/// The equal columns of a join as SQL, joined by AND.
+pub(crate) fn keys_text(join: &Join, left: &Schema, right: &Schema) -> String {
+    let keys = join.keys.iter().map(|key| {
+        let equal = if key.null_safe {
+            "IS NOT DISTINCT FROM"
+        } else {
+            "="
+        };
+        format!(
+            "{} {equal} {}",
+            name_of(left, key.left),
+            name_of(right, key.right)
+        )
+    });
+    keys.collect::<Vec<_>>().join(" AND ")
+}
+
+fn over_line(over: &Over, input: &Schema) -> String {
+    let functions = over.functions.iter().map(|function| {
+        let arguments = function.expressions().into_iter().map(|argument| {
+            let column = argument
+                .downcast_ref::<Column>()
+                .map(|column| name_of(input, column.index()));
+            column.map_or_else(|| expression(&argument), str::to_owned)
+        });
+        let arguments: Vec<String> = arguments.collect();
+        format!("{}({})", function.name().to_lowercase(), arguments.join(", "))
+    });
+    let functions: Vec<String> = functions.collect();
+    let mut text = match (functions.is_empty(), over.slice) {
+        (false, _) => format!("Over: {}", functions.join(", ")),
+        (true, _) => "Top".to_owned(),
+    };
+    if let Some(slice) = over.slice {
+        let rank = match slice.rank {
+            Rank::RowNumber => "rows",
+            Rank::Rank => "ranks",
+            Rank::DenseRank => "dense ranks",
+        };
+        let first = slice.skip.saturating_add(1);
+        let _ = match slice.take {
+            Some(take) => write!(text, ", {rank} {first} to {}", slice.skip.saturating_add(take)),
+            None => write!(text, ", {rank} from {first} on"),
+        };
+    }
+    let partition: Vec<&str> = over.partition.iter().map(|c| name_of(input, *c)).collect();
+    if !partition.is_empty() {
+        let _ = write!(text, " PARTITION BY {}", partition.join(", "));
+    }
+    if !over.order.is_empty() {
+        let _ = write!(text, " ORDER BY {}", sort_keys_text(&over.order, input));
+    }
+    if let Some(closing) = over.closing {
+        let column = partition.get(closing.group).copied().unwrap_or("?");
+        let _ = match closing.add_us {
+            0 => write!(text, "; closes at {column}"),
+            add => write!(text, "; closes at {column} + {}", Micros(add)),
+        };
+    }
+    if over.emit_on_close {
         text.push_str("; emits on close");
     }
     text

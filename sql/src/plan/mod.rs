@@ -30,6 +30,7 @@ mod rewrite;
 mod similar;
 mod sink;
 mod source;
+mod subquery;
 mod suspect;
 mod translate;
 pub mod types;
@@ -107,6 +108,7 @@ pub fn plan_view(
     query::refuse_impure(&plan.plan)?;
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
+    subquery::refuse_rest(&optimized)?;
     let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
     Ok(PlannedQuery { plan, depends_on })
 }

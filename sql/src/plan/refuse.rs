@@ -3,38 +3,29 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, JoinOperator, Query, Select, SetExpr, SetOperator, Spanned, TableFactor,
-    TableWithJoins,
+    GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
+    TableFactor, TableWithJoins,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
 use crate::plan::place::position_of;
 use crate::plan::walk::{Flow, Part, walk};
-use crate::plan::window::WindowCall;
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
 ///
 /// # Errors
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
-    let mut refusal = Refusal::default();
     walk(query, &mut |part| match part {
         Part::Query(query) => query_clauses(query),
         Part::Select(select) => {
             select_clauses(select)?;
-            from_clause(select)
+            select.from.iter().try_for_each(joins)
         }
-        Part::TableFactor(factor) => refusal.table_factor(factor),
-        Part::Expr(expr) => refusal.expr(expr),
-        Part::QueryEnd | Part::Relation(_) | Part::ExprEnd => ControlFlow::Continue(()),
+        Part::TableFactor(factor) => table_factor(factor),
+        Part::QueryEnd | Part::Relation(_) | Part::Expr(_) | Part::ExprEnd => ControlFlow::Continue(()),
     })
-}
-
-#[derive(Default)]
-struct Refusal {
-    /// Queries that are the relation of a window function and are about to be visited.
-    relations: usize,
 }
 
 fn refused(what: &str, span: Span) -> Flow {
@@ -57,60 +48,36 @@ fn query_clauses(query: &Query) -> Flow {
     set_expression(&query.body)
 }
 
-impl Refusal {
-    fn table_factor(&mut self, factor: &TableFactor) -> Flow {
-        if window_of_query(factor) {
-            self.relations += 1;
-        }
-        match factor {
-            TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
-                refused("LATERAL", factor.span())
-            }
-            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
-            TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
-            TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
-            TableFactor::Table { version: Some(_), .. } => refused("FOR SYSTEM_TIME AS OF", factor.span()),
-            TableFactor::Table {
-                with_ordinality: true,
-                ..
-            } => refused("WITH ORDINALITY", factor.span()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-
-    fn expr(&mut self, expr: &Expr) -> Flow {
-        match expr {
-            Expr::Exists { .. } => refused("EXISTS", expr.span()),
-            Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
-            Expr::Subquery(_) if self.relations > 0 => {
-                self.relations -= 1;
-                ControlFlow::Continue(())
-            }
-            Expr::Subquery(_) => refused("a subquery in an expression", expr.span()),
-            _ => ControlFlow::Continue(()),
-        }
+fn table_factor(factor: &TableFactor) -> Flow {
+    match factor {
+        TableFactor::Function { lateral: true, .. } => refused("LATERAL", factor.span()),
+        TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
+        TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
+        TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
+        TableFactor::Table { version: Some(_), .. } => refused("FOR SYSTEM_TIME AS OF", factor.span()),
+        TableFactor::Table {
+            with_ordinality: true,
+            ..
+        } => refused("WITH ORDINALITY", factor.span()),
+        _ => ControlFlow::Continue(()),
     }
 }
 
-/// Whether this is a window function whose relation is a query.
-fn window_of_query(factor: &TableFactor) -> bool {
-    WindowCall::of(factor).is_some_and(|call| call.reads_query())
-}
-
-/// UNION is there, the other set operations and VALUES are not. Nested ones are visited iteratively on the left.
+/// The set operations that count equal rows are not there. Nested ones are visited iteratively on the left.
 fn set_expression(body: &SetExpr) -> Flow {
     let mut left = body;
     while let SetExpr::SetOperation {
         op,
         left: inner,
         right,
-        ..
+        set_quantifier,
     } = left
     {
+        let counts = matches!(set_quantifier, SetQuantifier::All);
         match op {
-            SetOperator::Union => {}
-            SetOperator::Intersect => return refused("INTERSECT", right.span()),
-            SetOperator::Except | SetOperator::Minus => return refused("EXCEPT", right.span()),
+            SetOperator::Intersect if counts => return refused("INTERSECT ALL", right.span()),
+            SetOperator::Except | SetOperator::Minus if counts => return refused("EXCEPT ALL", right.span()),
+            SetOperator::Union | SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {}
         }
         if !matches!(right.as_ref(), SetExpr::SetOperation { .. }) {
             plain_body(right)?;
@@ -143,27 +110,21 @@ fn select_clauses(select: &Select) -> Flow {
     }
 }
 
-fn from_clause(select: &Select) -> Flow {
-    let Some(first) = select.from.first() else {
-        return ControlFlow::Continue(());
-    };
-    if let Some(second) = select.from.get(1) {
-        return refused("a join (a comma in FROM)", second.relation.span());
+fn joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        let is_outer = match &join.join_operator {
+            JoinOperator::AsOf { .. } => return refused("ASOF JOIN", join.relation.span()),
+            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => Some(("LEFT JOIN", on)),
+            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => Some(("RIGHT JOIN", on)),
+            JoinOperator::FullOuter(on) => Some(("FULL JOIN", on)),
+            _ => None,
+        };
+        let clause = match is_outer {
+            Some((what, JoinConstraint::Using(_))) => format!("{what} with USING"),
+            Some((what, JoinConstraint::Natural)) => format!("NATURAL {what}"),
+            _ => continue,
+        };
+        return refused(&clause, join.relation.span());
     }
-    join(first)
-}
-
-fn join(table: &TableWithJoins) -> Flow {
-    let Some(join) = table.joins.first() else {
-        return ControlFlow::Continue(());
-    };
-    let what = match join.join_operator {
-        JoinOperator::CrossJoin(_) => "CROSS JOIN",
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => "LEFT JOIN",
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => "RIGHT JOIN",
-        JoinOperator::FullOuter(_) => "FULL JOIN",
-        JoinOperator::AsOf { .. } => "ASOF JOIN",
-        _ => "JOIN",
-    };
-    refused(what, join.relation.span())
+    ControlFlow::Continue(())
 }

@@ -209,7 +209,7 @@ impl Stages {
                 let all: Vec<Delta> = all_deltas().cloned().collect();
                 stateless::union(&node.schema, &all)
             }
-            StreamOp::Aggregate(_) => {
+            StreamOp::Aggregate(_) | StreamOp::Over(_) | StreamOp::Join(_) | StreamOp::SingleRow => {
                 let operator = self
                     .operators
                     .get_mut(&id)

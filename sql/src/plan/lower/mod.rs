@@ -12,6 +12,7 @@ mod aggregate;
 mod arguments;
 mod expr;
 mod grouping;
+mod join;
 mod over;
 mod rows;
 mod scan;
@@ -21,10 +22,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection as LogicalProjection, Union};
+use datafusion::logical_expr::{
+    Expr, Extension, Filter, LogicalPlan, Projection as LogicalProjection, Union,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::plan::subquery::SingleRowNode;
 use crate::plan::types::sql_type_name;
 use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
 use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
@@ -99,6 +103,7 @@ impl Lowering {
                 self.aggregate(aggregate, &input)
             }
             LogicalPlan::Union(union) => self.union(union, depth),
+            LogicalPlan::Join(join) => self.join(join, depth),
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 self.notice("ORDER BY without LIMIT has no effect in a streaming query".to_owned());
                 self.relation(&sort.input, depth + 1)
@@ -114,13 +119,7 @@ impl Lowering {
                 let input = self.relation(&unnest.input, depth + 1)?;
                 self.unnest(unnest, &input)
             }
-            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<WindowNode>() {
-                Some(window) => {
-                    let input = self.relation(&window.input, depth + 1)?;
-                    self.window(window, &input)
-                }
-                None => Err(refused(extension.node.name())),
-            },
+            LogicalPlan::Extension(extension) => self.extension(extension, depth),
             other => Err(refused(construct(other))),
         }
     }
@@ -133,6 +132,38 @@ impl Lowering {
             SqlState::StatementTooComplex,
             "the query is nested too deeply",
         ))
+    }
+
+    fn extension(&mut self, extension: &Extension, depth: usize) -> Result<Relation, SqlError> {
+        let node = extension.node.as_any();
+        if let Some(window) = node.downcast_ref::<WindowNode>() {
+            let input = self.relation(&window.input, depth + 1)?;
+            return self.window(window, &input);
+        }
+        match node.downcast_ref::<SingleRowNode>() {
+            Some(single) => {
+                let input = self.relation(&single.input, depth + 1)?;
+                Ok(self.single_row(input))
+            }
+            None => Err(refused(extension.node.name())),
+        }
+    }
+
+    fn single_row(&mut self, input: Relation) -> Relation {
+        let node = &self.nodes[input.node];
+        let next = PlanNode {
+            fingerprint: "single row".to_owned(),
+            op: StreamOp::SingleRow,
+            inputs: vec![input.node],
+            // The one row is its own key.
+            key: Some(Vec::new()),
+            ..node.clone()
+        };
+        let facts = self.facts[input.node].clone();
+        Relation {
+            node: self.push(next, facts),
+            columns: input.columns,
+        }
     }
 
     fn filter(&mut self, filter: &Filter, depth: usize) -> Result<Relation, SqlError> {
@@ -412,11 +443,20 @@ impl Lowering {
 
     /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.
     fn check_emit(&self) -> Result<(), SqlError> {
-        if self
+        let has_aggregate = self
             .nodes
             .iter()
-            .any(|node| matches!(&node.op, StreamOp::Aggregate(_) | StreamOp::Over(_)))
-        {
+            .any(|node| matches!(&node.op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
+        if has_aggregate && self.nodes.last().is_some_and(|root| !root.append_only) {
+            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
+                .with_detail(
+                    "It takes rows back when rows of the other side come, after their windows have closed.",
+                )
+                .with_hint(
+                    "Leave EMIT ON WINDOW CLOSE out, or aggregate what the join gives by its window.",
+                ));
+        }
+        if has_aggregate {
             return Ok(());
         }
         Err(SqlError::new(
@@ -449,11 +489,10 @@ fn refused(what: impl std::fmt::Display) -> SqlError {
 /// What the user calls a plan that cannot be lowered.
 fn construct(plan: &LogicalPlan) -> &'static str {
     match plan {
-        LogicalPlan::Join(_) => "a join or a subquery in an expression",
         LogicalPlan::Sort(_) => "LIMIT",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
         LogicalPlan::Distinct(_) => "DISTINCT ON",
-        LogicalPlan::Subquery(_) => "a subquery in an expression",
+        LogicalPlan::Subquery(_) => "LATERAL of this form",
         _ => "this query",
     }
 }

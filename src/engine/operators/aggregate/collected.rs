@@ -14,18 +14,16 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
-use highwater_sql::stream_plan::{Collected, SortKey, Takes};
-use highwater_storage::{Direction, KeyOrder, Nulls};
+use highwater_sql::stream_plan::{Collected, Takes};
+use highwater_storage::KeyOrder;
 
 use super::accumulator::{Accumulator, Argument, ArgumentValue, FrozenAccumulator, Rows};
 use super::distinct::FrozenChanges;
 use crate::engine::codec::{KeyCodec, RowCodec};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::{Multiset, Ordered};
+use crate::engine::operators::state::order;
 use crate::engine::operators::state::slots::SlotSet;
-
-/// Bytes of the length at the end of a value.
-const LENGTH_BYTES: usize = 4;
 
 type Value = Arc<[u8]>;
 
@@ -67,7 +65,7 @@ impl CollectedRows {
         let mut count = 0;
         let mut take = |value: &Value, times: i64| -> Result<(), EngineError> {
             for _ in 0..times {
-                decoder.append(arguments_of(value)?)?;
+                decoder.append(order::row_of(value)?)?;
                 count += 1;
             }
             Ok(())
@@ -125,13 +123,6 @@ fn function_fields(columns: &[ArrayRef]) -> Vec<arrow::datatypes::Field> {
     columns.iter().enumerate().map(field).collect()
 }
 
-/// The bytes of the arguments in a value.
-fn arguments_of(value: &[u8]) -> Result<&[u8], EngineError> {
-    let (rest, length) = value.split_last_chunk::<LENGTH_BYTES>().ok_or_else(damaged)?;
-    rest.get(u32::from_le_bytes(*length) as usize..)
-        .ok_or_else(damaged)
-}
-
 /// The rows of a batch as values, one per row.
 ///
 /// # Errors
@@ -149,16 +140,12 @@ pub(super) fn values_of(call: &Collected, batch: &RecordBatch) -> Result<BinaryA
         .collect();
     let (argument_codec, place_codec) = (RowCodec::new(&types(&columns))?, KeyCodec::new(&types(&places))?);
     let (arguments, place) = (argument_codec.encoder(&columns)?, place_codec.encoder(&places)?);
-    let orders: Vec<KeyOrder> = call.order.iter().map(key_order).collect();
+    let orders: Vec<KeyOrder> = call.order.iter().map(order::key_order).collect();
     let mut values = BinaryBuilder::with_capacity(batch.num_rows(), batch.num_rows() * 16);
     let mut bytes = Vec::new();
     for row in 0..batch.num_rows() {
         bytes.clear();
-        place.append_ordered(row, &orders, &mut bytes);
-        let length = u32::try_from(bytes.len())
-            .map_err(|_| EngineError::new("54000", "a value in ORDER BY is larger than 4 GiB"))?;
-        arguments.append(row, &mut bytes);
-        bytes.extend_from_slice(&length.to_le_bytes());
+        order::append_ordered(&place, &arguments, &orders, row, &mut bytes)?;
         values.append_value(&bytes);
     }
     Ok(values.finish())
@@ -166,20 +153,6 @@ pub(super) fn values_of(call: &Collected, batch: &RecordBatch) -> Result<BinaryA
 
 fn types(columns: &[ArrayRef]) -> Vec<DataType> {
     columns.iter().map(|column| column.data_type().clone()).collect()
-}
-
-/// The order of a key, as storage has it.
-pub(super) fn key_order(key: &SortKey) -> KeyOrder {
-    KeyOrder {
-        direction: match key.descending {
-            true => Direction::Descending,
-            false => Direction::Ascending,
-        },
-        nulls: match key.nulls_first {
-            true => Nulls::First,
-            false => Nulls::Last,
-        },
-    }
 }
 
 impl Accumulator for CollectedRows {
@@ -245,8 +218,4 @@ impl Accumulator for CollectedRows {
     fn bytes(&self) -> usize {
         self.values.bytes() + self.saved.capacity() * size_of::<ScalarValue>()
     }
-}
-
-fn damaged() -> EngineError {
-    EngineError::recovery("a collected row in operator state cannot be read")
 }

@@ -10,7 +10,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::record_batch::RecordBatch;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::window::WindowExpr;
 
 /// A streaming query.
 #[derive(Debug, Clone)]
@@ -55,6 +58,11 @@ pub enum StreamOp {
         /// Which of its columns, in order.
         columns: Vec<usize>,
     },
+    /// Rows that are written in the query. They are there from the first step on, and never change.
+    Values(RecordBatch),
+    /// Gives each element of some lists a row of its own; the other columns are repeated. Lists of one row stand side by
+    /// side, the shorter ones followed by NULLs. A row without any element is left out.
+    Unnest(Vec<UnnestColumn>),
     /// Keeps rows for which the predicate is true.
     Filter(Arc<dyn PhysicalExpr>),
     /// Computes columns.
@@ -69,8 +77,15 @@ pub enum StreamOp {
     },
     /// Groups by columns and aggregates columns.
     Aggregate(Aggregate),
+    /// Orders the rows of each partition, and gives those of some places with what window functions say of them.
+    Over(Over),
     /// All rows of all inputs, column by column.
     Union,
+    /// Brings rows of two inputs together.
+    Join(Join),
+    /// The rows as they come, of which there is one at most: more are an error (21000). Stands over a subquery that
+    /// stands for a value.
+    SingleRow,
 }
 
 /// Reads a source.
@@ -86,6 +101,15 @@ pub struct SourceScan {
     pub watermark: Option<Arc<dyn PhysicalExpr>>,
     /// Which of decoded + generated the node gives on, in order.
     pub output: Vec<usize>,
+}
+
+/// A column of an Unnest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnnestColumn {
+    /// The column of the input.
+    pub column: usize,
+    /// Whether it is a list whose elements are given.
+    pub unnested: bool,
 }
 
 /// A computed column.
@@ -118,6 +142,62 @@ pub enum WindowKind {
     },
 }
 
+/// Which rows of two inputs belong together, and what is made of them. Output columns: those of the left input, then those
+/// of the right one for kinds that have them, or whether the row has a match.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// What is made of rows with and without matches.
+    pub kind: JoinKind,
+    /// Columns that are equal in rows that match. Empty: any two rows may match.
+    pub keys: Vec<JoinKey>,
+    /// What else holds of rows that match, over the columns of the left input and then those of the right one.
+    pub condition: Option<Arc<dyn PhysicalExpr>>,
+    /// Columns of the left input that the output has.
+    pub left_output: Vec<usize>,
+    /// Columns of the right input that the output has; none for kinds without them.
+    pub right_output: Vec<usize>,
+    /// When rows can have no further match, if ever.
+    pub closing: Option<JoinClosing>,
+}
+
+/// What a join makes of its rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinKind {
+    /// The pairs that match.
+    Inner,
+    /// The pairs that match, and left rows without a match beside NULLs.
+    Left,
+    /// The pairs that match, and rows of both sides without a match beside NULLs.
+    Full,
+    /// Left rows that have a match.
+    Semi,
+    /// Left rows that have none.
+    Anti,
+    /// Left rows, and whether each has a match.
+    Mark,
+}
+
+/// A column of each input; rows that match are equal in them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinKey {
+    /// The column of the left input.
+    pub left: usize,
+    /// The column of the right input, of the same type.
+    pub right: usize,
+    /// Whether NULL matches NULL.
+    pub null_safe: bool,
+}
+
+/// Rows can have no further match, and their state is freed, when the watermark of both inputs is at or past
+/// `keys[key] + add_us`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinClosing {
+    /// Position in [`Join::keys`] of a column of event time.
+    pub key: usize,
+    /// What leads from that column to the end of its window.
+    pub add_us: i64,
+}
+
 /// Groups and aggregates. Output columns: the groups, then the aggregates.
 #[derive(Debug, Clone)]
 pub struct Aggregate {
@@ -131,6 +211,46 @@ pub struct Aggregate {
     pub emit_on_close: bool,
 }
 
+/// Ordered partitions. Output columns: those of the input, then the functions.
+#[derive(Debug, Clone)]
+pub struct Over {
+    /// Columns of the input. Empty: all rows are one partition.
+    pub partition: Vec<usize>,
+    /// In which order the rows stand. Rows of the same place are ordered by their bytes, so that the answer does not
+    /// depend on how they came.
+    pub order: Vec<SortKey>,
+    /// Window functions over the columns of the input, partitioned and ordered as above.
+    pub functions: Vec<Arc<dyn WindowExpr>>,
+    /// Which rows are given; absent: all.
+    pub slice: Option<Slice>,
+    /// When partitions are complete, if ever; the position is one in `partition`.
+    pub closing: Option<Closing>,
+    /// Whether a partition is emitted only when it is complete (`EMIT ON WINDOW CLOSE`).
+    pub emit_on_close: bool,
+}
+
+/// Rows by their rank in the partition, which counts from 1: those above `skip`, and no more than `take` ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    /// How ranks are counted.
+    pub rank: Rank,
+    /// Ranks that are left out at the beginning.
+    pub skip: u64,
+    /// How many ranks are given; absent: all.
+    pub take: Option<u64>,
+}
+
+/// How the rows of a partition are ranked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rank {
+    /// Each row has a rank of its own.
+    RowNumber,
+    /// Rows of the same place have the rank of the first of them.
+    Rank,
+    /// The same, and ranks have no gaps.
+    DenseRank,
+}
+
 /// A group is complete, and its state freed, when the watermark is at or past `groups[group] + add_us`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closing {
@@ -141,11 +261,11 @@ pub struct Closing {
 }
 
 /// One aggregate over columns of the input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct AggregateCall {
     /// Which function.
     pub function: AggregateFunction,
-    /// Its argument column; `None` for `count(*)`.
+    /// Its argument column; `None` for `count(*)`, and for a collected one, which may have several.
     pub argument: Option<usize>,
     /// A BOOLEAN column: only rows where it is true count.
     pub filter: Option<usize>,
@@ -155,8 +275,8 @@ pub struct AggregateCall {
     pub result_type: DataType,
 }
 
-/// Aggregate functions with kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Aggregate functions: those with kernels, and all others.
+#[derive(Debug, Clone, PartialEq)]
 pub enum AggregateFunction {
     /// Rows, or rows whose argument is not NULL: Int64.
     Count,
@@ -169,6 +289,51 @@ pub enum AggregateFunction {
     Min,
     /// Largest non-NULL argument, its own type.
     Max,
+    /// Any other function. The rows of a group are kept, and it is computed from them.
+    Collected(Arc<Collected>),
+}
+
+/// A function that is computed from all rows of a group, in a given order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Collected {
+    /// The function, over its argument columns alone: argument column `n` is column `n` there.
+    pub function: AggregateFunctionExpr,
+    /// The argument columns in the input.
+    pub arguments: Vec<usize>,
+    /// In which order it takes the rows. Rows of the same place are ordered by their arguments.
+    pub order: Vec<SortKey>,
+    /// Which of the rows it needs.
+    pub takes: Takes,
+}
+
+/// Which rows of a group, in order, decide a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// All of them.
+    All,
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
+}
+
+/// A column by which rows are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SortKey {
+    /// The column of the input.
+    pub column: usize,
+    /// Whether great values come first.
+    pub descending: bool,
+    /// Whether NULL comes before all values.
+    pub nulls_first: bool,
+}
+
+impl JoinKind {
+    /// Whether the output has the columns of the right input.
+    #[must_use]
+    pub fn has_right_columns(self) -> bool {
+        matches!(self, Self::Inner | Self::Left | Self::Full)
+    }
 }
 
 impl WindowKind {

@@ -2,13 +2,13 @@
 
 mod tables;
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::Catalog;
+use highwater_sql::plan;
 
 use crate::database::Database;
 use crate::engine::errors_log::ErrorRow;
@@ -33,16 +33,11 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// Asks the pipelines, if the query reads a system table at all.
     pub(crate) async fn take(database: &Database, query: &ast::Query) -> Result<Self> {
-        let reads = ast::visit_relations(query, |name| {
+        let is_system = |name: &ast::ObjectName| {
             let first = name.0.first().and_then(ast::ObjectNamePart::as_ident);
-            match first {
-                Some(ident) if name.0.len() > 1 && ident.value.eq_ignore_ascii_case(SCHEMA) => {
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
-            }
-        });
-        if reads.is_continue() {
+            name.0.len() > 1 && first.is_some_and(|ident| ident.value.eq_ignore_ascii_case(SCHEMA))
+        };
+        if !plan::relations(query).iter().any(is_system) {
             return Ok(Self::default());
         }
         let shared = &database.shared;

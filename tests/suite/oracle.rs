@@ -72,6 +72,26 @@ const SHAPES: &[Shape] = &[
     shape("SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) > 2"),
     shape("SELECT k % 3 AS m, sum(v * 2) AS s FROM s WHERE k IS NOT NULL GROUP BY k % 3"),
     shape("SELECT DISTINCT g, b FROM s"),
+    shape(
+        "SELECT k, string_agg(g, ',' ORDER BY g, v) AS gs, bool_and(b) AS all_b, bool_or(b) AS any_b FROM s GROUP BY k",
+    ),
+    shape(
+        "SELECT k, first_value(v ORDER BY v, g) AS lo, last_value(g ORDER BY g, v) AS hi FROM s GROUP BY k",
+    ),
+    shape("SELECT b, bit_or(v) AS o, bit_and(w) AS a, bit_xor(w) AS x FROM s GROUP BY b"),
+    shape("SELECT k, g, count(*) AS n, sum(v) AS sv FROM s GROUP BY ROLLUP (k, g)"),
+    shape("SELECT g, b, max(v) AS hi, grouping(g) AS gg FROM s GROUP BY CUBE (g, b)"),
+    shape("SELECT k, b, count(DISTINCT v) AS d FROM s GROUP BY GROUPING SETS ((k), (k, b), ())"),
+    Shape {
+        before: &[("a", "SELECT k, g, count(*) AS n FROM s GROUP BY k, g")],
+        query: "SELECT n, string_agg(g, '+' ORDER BY g, k) AS gs, bool_or(k > 2) AS any_k FROM a GROUP BY n",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT k, max(v) AS m FROM s GROUP BY k")],
+        query: "SELECT m, array_to_string(array_agg(k ORDER BY k DESC), ',') AS ks, string_agg(DISTINCT k::varchar, ',' ORDER BY k::varchar) AS ds FROM a GROUP BY m",
+        closes: false,
+    },
     shape("SELECT k, v FROM s WHERE b UNION ALL SELECT v, k FROM s WHERE v < 2"),
     shape("SELECT k, count(*) AS n FROM (SELECT k FROM s UNION ALL SELECT v FROM s) u GROUP BY k"),
     shape(
@@ -114,6 +134,75 @@ const SHAPES: &[Shape] = &[
         query: "SELECT av, n FROM a WHERE n < 4",
         closes: false,
     },
+    // Joins.
+    shape("SELECT a.k, a.g, b.w FROM s a JOIN s b ON a.k = b.k AND a.v = b.w WHERE a.b"),
+    shape("SELECT a.k, a.v, b.w FROM s a LEFT JOIN s b ON a.k = b.w AND a.v < b.v AND b.f > 3"),
+    shape(
+        "SELECT a.v, b.k, b.g FROM (SELECT * FROM s WHERE f > 2) a RIGHT JOIN (SELECT * FROM s WHERE b) b ON a.v = b.k AND a.w = b.w",
+    ),
+    shape(
+        "SELECT a.k, a.g, b.v, b.f FROM (SELECT * FROM s WHERE f > 2) a FULL JOIN (SELECT * FROM s WHERE b) b ON a.k = b.v AND a.w = b.w AND a.g <> b.g",
+    ),
+    shape(
+        "SELECT a.k, a.n, b.m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a JOIN (SELECT v, max(w) AS m FROM s GROUP BY v) b ON a.k = b.v",
+    ),
+    shape(
+        "SELECT a.k, a.n, b.v, b.m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a FULL JOIN (SELECT v, count(w) AS m FROM s GROUP BY v) b ON a.k = b.v AND a.n > b.m",
+    ),
+    shape(
+        "SELECT s.k, s.v, a.n FROM s JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) a ON s.k = a.k WHERE s.v > 4",
+    ),
+    shape(
+        "SELECT a.k, count(*) AS n, sum(b.v) AS sv FROM s a LEFT JOIN s b ON a.k = b.w AND b.v > 5 GROUP BY a.k",
+    ),
+    shape(
+        "SELECT a.k, b.g, c.f FROM s a JOIN s b ON a.k = b.v JOIN s c ON b.w = c.v AND a.w = c.w WHERE a.b AND b.f > 2",
+    ),
+    shape(
+        "SELECT a.k, b.g FROM (SELECT DISTINCT k FROM s) a CROSS JOIN (SELECT g, count(*) AS n FROM s GROUP BY g) b",
+    ),
+    shape("SELECT a.k, b.v FROM (SELECT DISTINCT k FROM s) a JOIN (SELECT DISTINCT v FROM s) b ON a.k < b.v"),
+    shape(
+        "SELECT k, a.n, b.m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a JOIN (SELECT k, min(g) AS m FROM s WHERE b GROUP BY k) b USING (k)",
+    ),
+    shape(
+        "SELECT a.g, a.n, b.m FROM (SELECT g, count(*) AS n FROM s GROUP BY g) a LEFT JOIN (SELECT g, sum(v) AS m FROM s WHERE b GROUP BY g) b ON a.g IS NOT DISTINCT FROM b.g",
+    ),
+    shape("SELECT a.k, b.k FROM s a, s b WHERE a.f = b.f AND a.v = b.k AND a.w > b.w"),
+    shape(
+        "SELECT a.window_end, a.k, b.v FROM TUMBLE(s, at, INTERVAL '5' SECOND) a JOIN TUMBLE(s, at, INTERVAL '5' SECOND) b ON a.window_end = b.window_end AND a.k = b.w",
+    ),
+    shape(
+        "SELECT a.window_end, a.k, b.n FROM TUMBLE(s, at, INTERVAL '5' SECOND) a LEFT JOIN (SELECT window_end, k, count(*) AS n FROM TUMBLE(s, at, INTERVAL '5' SECOND) WHERE b GROUP BY window_end, k) b ON a.window_end = b.window_end AND a.k = b.k",
+    ),
+    closing(
+        "SELECT a.window_end, a.k, count(b.v) AS n FROM TUMBLE(s, at, INTERVAL '4' SECOND) a LEFT JOIN TUMBLE(s, at, INTERVAL '4' SECOND) b ON a.window_end = b.window_end AND a.k = b.w GROUP BY a.window_end, a.k",
+    ),
+    shape("SELECT a.k, b.g FROM s a JOIN s b ON a.at = b.at AND a.k >= b.k"),
+    Shape {
+        before: &[
+            ("a", "SELECT k, count(*) AS n FROM s GROUP BY k"),
+            ("c", "SELECT v, max(w) AS m FROM s GROUP BY v"),
+        ],
+        query: "SELECT a.k, a.n, c.m FROM a LEFT JOIN c ON a.k = c.v",
+        closes: false,
+    },
+    // Subqueries.
+    shape("SELECT k, v FROM s WHERE k IN (SELECT v FROM s WHERE f > 2)"),
+    shape("SELECT k, v FROM s WHERE k NOT IN (SELECT v FROM s WHERE v IS NOT NULL AND b)"),
+    shape("SELECT k, v FROM s WHERE k NOT IN (SELECT v FROM s WHERE g = 'a')"),
+    shape("SELECT k, v FROM s WHERE k NOT IN (SELECT v FROM s WHERE v > 100)"),
+    shape("SELECT k, v FROM s a WHERE EXISTS (SELECT 1 FROM s b WHERE b.v = a.k AND b.w > a.w)"),
+    shape("SELECT k, v FROM s a WHERE NOT EXISTS (SELECT 1 FROM s b WHERE b.k = a.v AND b.w > a.w)"),
+    shape("SELECT k, v FROM s WHERE v > (SELECT avg(v) FROM s WHERE b)"),
+    shape("SELECT k, v - (SELECT min(v) FROM s) AS above FROM s WHERE b"),
+    shape(
+        "SELECT k, (SELECT count(*) FROM s b WHERE b.v = a.k AND b.b) AS n FROM (SELECT DISTINCT k FROM s) a",
+    ),
+    shape("SELECT k, v FROM s a WHERE v = (SELECT max(v) FROM s b WHERE b.k = a.k)"),
+    shape("SELECT k, v FROM s a WHERE b OR v IN (SELECT k FROM s WHERE w = 2)"),
+    shape("SELECT k, v FROM s a WHERE b OR v NOT IN (SELECT k FROM s WHERE w = 2 AND f > 1)"),
+    shape("SELECT v, v IN (SELECT k FROM s WHERE w = 2 AND f > 1) AS is_key FROM s"),
 ];
 
 /// A small generator (splitmix64, Steele et al. 2014): the same seed gives the same test.

@@ -43,7 +43,7 @@ macro_rules! files {
     };
 }
 
-files! { aggregates ddl errors functions numbers select setops show times types views windows }
+files! { aggregates ddl errors functions joins numbers select setops show subqueries times types views windows }
 
 #[test]
 fn every_file_has_its_test() {

@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 
 use datafusion::common::Result as PlanResult;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, SetExpr, Spanned, Visit, Visitor, With, visit_relations,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SetExpr, Spanned, Visit, With};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::plan::place::position_of;
 use crate::plan::translate::external;
+use crate::plan::walk::{Flow, Part, relations, walk};
 use crate::{SqlError, SqlState};
 
 /// Levels of expressions, summed over the queries around them. A level needs about 9 KiB of stack while it is planned; a
@@ -38,10 +37,21 @@ const PLAN_NODES_MAX: usize = 20_000;
 /// # Errors
 /// StatementTooComplex, with the place where it becomes too deep.
 pub(crate) fn check_depth(ast: &impl Visit) -> Result<(), SqlError> {
-    match ast.visit(&mut Depth::default()) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let mut depth = Depth::default();
+    walk(ast, &mut |part| match part {
+        Part::Query(query) => depth.enter_query(query),
+        Part::QueryEnd => {
+            depth.queries -= 1;
+            ControlFlow::Continue(())
+        }
+        Part::Select(select) => few_relations(select),
+        Part::Expr(expr) => depth.enter_expr(expr),
+        Part::ExprEnd => {
+            depth.expressions -= 1;
+            ControlFlow::Continue(())
+        }
+        Part::TableFactor(_) | Part::Relation(_) => ControlFlow::Continue(()),
+    })
 }
 
 /// The plan, unless it has become too deep or too large to be worked on.
@@ -70,8 +80,6 @@ struct Depth {
     queries: usize,
 }
 
-type Flow = ControlFlow<Box<SqlError>>;
-
 fn too_deep(message: &str, hint: &str, span: Span) -> Flow {
     let error = SqlError::new(SqlState::StatementTooComplex, message).with_hint(hint);
     ControlFlow::Break(Box::new(match position_of(span) {
@@ -80,10 +88,8 @@ fn too_deep(message: &str, hint: &str, span: Span) -> Flow {
     }))
 }
 
-impl Visitor for Depth {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+impl Depth {
+    fn enter_query(&mut self, query: &Query) -> Flow {
         self.queries += 1;
         if self.queries > QUERIES_MAX {
             return too_deep(
@@ -116,24 +122,7 @@ impl Visitor for Depth {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> Flow {
-        let joined = select.from.iter().map(|table| 1 + table.joins.len());
-        if joined.sum::<usize>() > RELATIONS_MAX {
-            return too_deep(
-                "FROM joins too many relations",
-                "Make views of some of the joins.",
-                Span::empty(),
-            );
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> Flow {
-        self.queries -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+    fn enter_expr(&mut self, expr: &Expr) -> Flow {
         self.expressions += 1;
         if self.expressions > EXPRESSIONS_MAX {
             let hint =
@@ -142,11 +131,18 @@ impl Visitor for Depth {
         }
         ControlFlow::Continue(())
     }
+}
 
-    fn post_visit_expr(&mut self, _expr: &Expr) -> Flow {
-        self.expressions -= 1;
-        ControlFlow::Continue(())
+fn few_relations(select: &Select) -> Flow {
+    let joined = select.from.iter().map(|table| 1 + table.joins.len());
+    if joined.sum::<usize>() > RELATIONS_MAX {
+        return too_deep(
+            "FROM joins too many relations",
+            "Make views of some of the joins.",
+            Span::empty(),
+        );
     }
+    ControlFlow::Continue(())
 }
 
 /// How many relations the largest query of WITH reads, those of the queries before it written in.
@@ -154,12 +150,11 @@ fn references(with: &With) -> usize {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     let mut most = 0;
     for cte in &with.cte_tables {
-        let mut sum = 0usize;
-        let _: ControlFlow<()> = visit_relations(&cte.query, |name| {
+        let read = relations(&cte.query).into_iter().map(|name| {
             let name = name.to_string().to_lowercase();
-            sum = sum.saturating_add(known.get(&name).copied().unwrap_or(1));
-            ControlFlow::Continue(())
+            known.get(&name).copied().unwrap_or(1)
         });
+        let sum = read.fold(0, usize::saturating_add);
         known.insert(cte.alias.name.value.to_lowercase(), sum.max(1));
         most = most.max(sum);
     }

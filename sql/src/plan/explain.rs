@@ -19,7 +19,8 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, NodeId, PlanNode, SourceScan, StreamOp, StreamPlan,
+    Aggregate, AggregateCall, AggregateFunction, Collected, Join, JoinKind, NodeId, Over, PlanNode, Rank,
+    SortKey, SourceScan, StreamOp, StreamPlan,
 };
 
 /// How deep the tree is drawn.
@@ -84,7 +85,14 @@ impl Drawing<'_> {
             StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
                 depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
             }
-            StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
+            StreamOp::RelationScan { .. }
+            | StreamOp::Values(_)
+            | StreamOp::Unnest(_)
+            | StreamOp::Aggregate(_)
+            | StreamOp::Over(_)
+            | StreamOp::Join(_)
+            | StreamOp::SingleRow
+            | StreamOp::Union => false,
         }
     }
 }
@@ -97,6 +105,15 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         StreamOp::SourceScan(scan) => source_line(scan, node),
         StreamOp::RelationScan { relation, .. } => {
             format!("Materialized view {relation}: {}", column_names(&node.schema))
+        }
+        StreamOp::Values(rows) => match rows.num_rows() {
+            1 => "Values: 1 row".to_owned(),
+            rows => format!("Values: {rows} rows"),
+        },
+        StreamOp::Unnest(columns) => {
+            let lists = columns.iter().filter(|column| column.unnested);
+            let lists: Vec<&str> = lists.map(|list| name_of(input, list.column)).collect();
+            format!("Unnest: {}", lists.join(", "))
         }
         StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
         StreamOp::Project(exprs) => {
@@ -112,7 +129,10 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         }
         StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
         StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
+        StreamOp::Over(over) => over_line(over, input),
         StreamOp::Union => "Union".to_owned(),
+        StreamOp::Join(join) => join_line(plan, node, join),
+        StreamOp::SingleRow => "Single row".to_owned(),
     }
 }
 
@@ -166,6 +186,107 @@ fn aggregate_line(aggregate: &Aggregate, input: &Schema) -> String {
     text
 }
 
+fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
+    let empty = Schema::empty();
+    let input = |at: usize| {
+        node.inputs
+            .get(at)
+            .map_or(&empty, |id| plan.nodes[*id].schema.as_ref())
+    };
+    let kind = match join.kind {
+        JoinKind::Inner => "Join",
+        JoinKind::Left => "Left join",
+        JoinKind::Full => "Full join",
+        JoinKind::Semi => "Semi join",
+        JoinKind::Anti => "Anti join",
+        JoinKind::Mark => "Mark join",
+    };
+    let keys = keys_text(join, input(0), input(1));
+    let condition = join.condition.as_ref().map(expression);
+    let mut text = match (keys.is_empty(), condition) {
+        (true, None) => format!("{kind}: any two rows"),
+        (true, Some(condition)) => format!("{kind}: {condition}"),
+        (false, None) => format!("{kind}: {keys}"),
+        (false, Some(condition)) => format!("{kind}: {keys} AND {condition}"),
+    };
+    match join.closing {
+        None => text.push_str("; never closes"),
+        Some(closing) => {
+            let key = join.keys.get(closing.key).map_or(usize::MAX, |key| key.left);
+            let _ = write!(text, "; closes at {}", name_of(input(0), key));
+            if closing.add_us != 0 {
+                let _ = write!(text, " + {}", Micros(closing.add_us));
+            }
+        }
+    }
+    text
+}
+
+/// The equal columns of a join as SQL, joined by AND.
+pub(crate) fn keys_text(join: &Join, left: &Schema, right: &Schema) -> String {
+    let keys = join.keys.iter().map(|key| {
+        let equal = if key.null_safe {
+            "IS NOT DISTINCT FROM"
+        } else {
+            "="
+        };
+        format!(
+            "{} {equal} {}",
+            name_of(left, key.left),
+            name_of(right, key.right)
+        )
+    });
+    keys.collect::<Vec<_>>().join(" AND ")
+}
+
+fn over_line(over: &Over, input: &Schema) -> String {
+    let functions = over.functions.iter().map(|function| {
+        let arguments = function.expressions().into_iter().map(|argument| {
+            let column = argument
+                .downcast_ref::<Column>()
+                .map(|column| name_of(input, column.index()));
+            column.map_or_else(|| expression(&argument), str::to_owned)
+        });
+        let arguments: Vec<String> = arguments.collect();
+        format!("{}({})", function.name().to_lowercase(), arguments.join(", "))
+    });
+    let functions: Vec<String> = functions.collect();
+    let mut text = match (functions.is_empty(), over.slice) {
+        (false, _) => format!("Over: {}", functions.join(", ")),
+        (true, _) => "Top".to_owned(),
+    };
+    if let Some(slice) = over.slice {
+        let rank = match slice.rank {
+            Rank::RowNumber => "rows",
+            Rank::Rank => "ranks",
+            Rank::DenseRank => "dense ranks",
+        };
+        let first = slice.skip.saturating_add(1);
+        let _ = match slice.take {
+            Some(take) => write!(text, ", {rank} {first} to {}", slice.skip.saturating_add(take)),
+            None => write!(text, ", {rank} from {first} on"),
+        };
+    }
+    let partition: Vec<&str> = over.partition.iter().map(|c| name_of(input, *c)).collect();
+    if !partition.is_empty() {
+        let _ = write!(text, " PARTITION BY {}", partition.join(", "));
+    }
+    if !over.order.is_empty() {
+        let _ = write!(text, " ORDER BY {}", sort_keys_text(&over.order, input));
+    }
+    if let Some(closing) = over.closing {
+        let column = partition.get(closing.group).copied().unwrap_or("?");
+        let _ = match closing.add_us {
+            0 => write!(text, "; closes at {column}"),
+            add => write!(text, "; closes at {column} + {}", Micros(add)),
+        };
+    }
+    if over.emit_on_close {
+        text.push_str("; emits on close");
+    }
+    text
+}
+
 fn properties(node: &PlanNode) -> String {
     let columns: Vec<String> = node
         .schema
@@ -203,26 +324,67 @@ fn name_of(schema: &Schema, column: usize) -> &str {
 }
 
 /// The function's SQL name.
-pub(crate) fn function_name(function: AggregateFunction) -> &'static str {
+pub(crate) fn function_name(function: &AggregateFunction) -> &str {
     match function {
         AggregateFunction::Count => "count",
         AggregateFunction::Sum => "sum",
         AggregateFunction::Avg => "avg",
         AggregateFunction::Min => "min",
         AggregateFunction::Max => "max",
+        AggregateFunction::Collected(collected) => collected.function.fun().name(),
     }
 }
 
 /// The call as SQL over the columns of its input.
 pub(crate) fn call_text(call: &AggregateCall, input: &Schema) -> String {
-    let function = function_name(call.function);
-    let argument = call.argument.map_or("*", |column| name_of(input, column));
+    let function = function_name(&call.function);
+    let argument = match &call.function {
+        AggregateFunction::Collected(collected) => arguments_text(collected, input),
+        _ => call
+            .argument
+            .map_or("*", |column| name_of(input, column))
+            .to_owned(),
+    };
     let distinct = if call.distinct { "DISTINCT " } else { "" };
     let filter = match call.filter {
         Some(column) => format!(" FILTER (WHERE {})", name_of(input, column)),
         None => String::new(),
     };
     format!("{function}({distinct}{argument}){filter}")
+}
+
+/// The arguments of a collected aggregate, with their order.
+fn arguments_text(collected: &Collected, input: &Schema) -> String {
+    let column = |column: &Column| {
+        collected
+            .arguments
+            .get(column.index())
+            .map(|c| name_of(input, *c))
+    };
+    let arguments = collected.function.expressions();
+    let arguments = arguments.iter().map(|argument| {
+        let name = argument.downcast_ref::<Column>().and_then(column);
+        name.map_or_else(|| expression(argument), str::to_owned)
+    });
+    let arguments = arguments.collect::<Vec<_>>().join(", ");
+    match sort_keys_text(&collected.order, input) {
+        keys if keys.is_empty() => arguments,
+        keys => format!("{arguments} ORDER BY {keys}"),
+    }
+}
+
+/// An order as SQL; what PostgreSQL takes for granted is left out.
+pub(crate) fn sort_keys_text(keys: &[SortKey], input: &Schema) -> String {
+    let keys = keys.iter().map(|key| {
+        let direction = if key.descending { " DESC" } else { "" };
+        let nulls = match (key.descending, key.nulls_first) {
+            (true, false) => " NULLS LAST",
+            (false, true) => " NULLS FIRST",
+            _ => "",
+        };
+        format!("{}{direction}{nulls}", name_of(input, key.column))
+    });
+    keys.collect::<Vec<_>>().join(", ")
 }
 
 /// An expression with the names of its columns, and without their places.

@@ -15,6 +15,7 @@ mod bounds;
 mod clauses;
 mod context;
 mod depth;
+mod distinct_on;
 pub mod explain;
 mod functions;
 mod literals;
@@ -29,11 +30,13 @@ mod rewrite;
 mod similar;
 mod sink;
 mod source;
+mod subquery;
 mod suspect;
 mod translate;
 pub mod types;
 mod unlike;
 mod values;
+mod walk;
 mod window;
 mod words;
 
@@ -49,6 +52,7 @@ pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
+pub use self::walk::relations;
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
 pub(crate) use self::window::Micros;
@@ -104,6 +108,7 @@ pub fn plan_view(
     query::refuse_impure(&plan.plan)?;
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
+    subquery::refuse_rest(&optimized)?;
     let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
     Ok(PlannedQuery { plan, depends_on })
 }

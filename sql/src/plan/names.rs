@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
 
 use crate::plan::types::folded;
+use crate::plan::walk::walk_mut;
 
 /// How deep casts and parentheses are looked through for a name.
 const DEPTH_MAX: usize = 64;
@@ -85,16 +86,16 @@ impl OutputNames {
 /// Equal for expressions that DataFusion calls the same: its names leave out casts, types and parentheses.
 fn planned_name(expr: &Expr) -> String {
     let mut expr = expr.clone();
-    let visited = visit_expressions_mut(&mut expr, |expr| {
+    let walked = walk_mut(&mut expr, &mut |expr| {
         loop {
             *expr = match expr {
                 Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref().clone(),
                 Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
-                _ => return ControlFlow::<()>::Continue(()),
+                _ => return ControlFlow::Continue(()),
             };
         }
     });
-    debug_assert!(visited.is_continue(), "the visitor never breaks off");
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
     expr.to_string()
 }
 

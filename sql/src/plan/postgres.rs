@@ -2,13 +2,16 @@
 //!
 //! Everything that is planned goes through here, streaming or not, so both give the same types and the same answers.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast,
+    Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
+    WindowFunctionDefinition, cast,
 };
 
 use crate::plan::translate::external;
@@ -24,6 +27,7 @@ const AVERAGE_DIGITS: i8 = 4;
 pub(crate) fn aggregate_types(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Aggregate(aggregate) => aggregate_node(aggregate),
+        LogicalPlan::Window(window) => window_node(window),
         other => Ok(Transformed::no(other)),
     })?;
     // Columns name the aggregates below them, and their types have changed.
@@ -60,6 +64,57 @@ fn aggregate_node(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
         .collect::<PlanResult<Vec<_>>>()?;
     Aggregate::try_new(node.input, group_expr, aggr_expr)
         .map(|node| Transformed::yes(LogicalPlan::Aggregate(node)))
+}
+
+/// Sums and averages over windows have the types of those over groups; ranks are BIGINT.
+fn window_node(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
+    let names = NamePreserver::new_for_projection();
+    let width = node.input.schema().fields().len();
+    let input = Arc::clone(node.input.schema());
+    let typed = |expr: Expr| {
+        let name = names.save(&expr);
+        let typed = expr.transform_up(|expr| match expr {
+            Expr::WindowFunction(call) => window_call(*call, &input).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(name.restore(typed.data))
+    };
+    let exprs = node
+        .window_expr
+        .into_iter()
+        .map(typed)
+        .collect::<PlanResult<Vec<_>>>()?;
+    let node = Window::try_new(exprs, node.input)?;
+    let schema = Arc::clone(&node.schema);
+    let is_rank = |at: usize| at >= width && schema.field(at).data_type() == &DataType::UInt64;
+    let plan = LogicalPlan::Window(node);
+    if !(0..schema.fields().len()).any(is_rank) {
+        return Ok(Transformed::yes(plan));
+    }
+    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        match is_rank(at) {
+            true => cast(column, DataType::Int64).alias(field.name()),
+            false => column,
+        }
+    });
+    LogicalPlanBuilder::from(plan)
+        .project(columns.collect::<Vec<_>>())?
+        .build()
+        .map(Transformed::yes)
+}
+
+fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> {
+    if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) =
+        (&call.fun, call.params.args.as_mut_slice())
+    {
+        let data_type = argument.get_type(schema)?;
+        if let Some(wanted) = argument_type(function.name(), &data_type).filter(|wanted| *wanted != data_type)
+        {
+            *argument = cast(argument.clone(), wanted);
+        }
+    }
+    Ok(Expr::WindowFunction(Box::new(call)))
 }
 
 /// The expression, cast if its type is none that columns have.

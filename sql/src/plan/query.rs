@@ -6,10 +6,15 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
+use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
+use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
+use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimize_unions::OptimizeUnions;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerContext, OptimizerRule};
 use datafusion::sql::planner::SqlToRel;
@@ -21,7 +26,7 @@ use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{literals, postgres};
+use crate::plan::{distinct_on, literals, postgres, subquery};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -50,6 +55,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)
+        .and_then(subquery::three_valued)
         .and_then(columns_only)
         .map_err(|error| translate_in(error, &written))?;
     let columns = output.applied_to(&field_names(plan.schema().as_arrow()));
@@ -126,20 +132,30 @@ pub(crate) fn field_names(schema: &Schema) -> Vec<String> {
     schema.fields().iter().map(|field| field.name().clone()).collect()
 }
 
-/// Simplifies the plan of a view by rules that read no clock and keep what the lowering understands.
+/// Simplifies the plan of a view by rules that read no clock and keep what the lowering understands; subqueries become
+/// joins. Which conditions of a join are equalities is left to the lowering, which knows of each whether NULL equals NULL.
 ///
 /// # Errors
 /// What a rule finds wrong, such as a constant that divides by zero.
 pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
+    let plan = distinct_on::as_rank(plan).map_err(translate)?;
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
         Arc::new(OptimizeUnions::new()),
         Arc::new(SimplifyExpressions::new()),
         Arc::new(ReplaceDistinctWithAggregate::new()),
+        Arc::new(DecorrelatePredicateSubquery::new()),
+        Arc::new(ScalarSubqueryToJoin::new()),
+        Arc::new(DecorrelateLateralJoin::new()),
+        Arc::new(EliminateCrossJoin::new()),
+        Arc::new(EliminateOuterJoin::new()),
         Arc::new(PushDownFilter::new()),
         Arc::new(OptimizeProjections::new()),
     ];
+    let plan = subquery::streaming(plan).map_err(translate)?;
     let mut options = planning_options().clone();
     options.optimizer.skip_failed_rules = false;
+    // Subqueries that read no outer column become joins too.
+    options.optimizer.enable_physical_uncorrelated_scalar_subquery = false;
     let config =
         OptimizerContext::new_with_config_options(Arc::new(options)).without_query_execution_start_time();
     Optimizer::with_rules(rules)

@@ -3,33 +3,30 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, Expr, FunctionArguments, GroupByExpr, JoinOperator, LimitClause, Query, Select, SetExpr,
-    SetOperator, Spanned, TableFactor, TableWithJoins, Visit, Visitor,
+    GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
+    TableFactor, TableWithJoins,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
 use crate::plan::place::position_of;
-use crate::plan::window::WindowCall;
+use crate::plan::walk::{Flow, Part, walk};
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
 ///
 /// # Errors
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
-    match query.visit(&mut Refusal::default()) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    walk(query, &mut |part| match part {
+        Part::Query(query) => query_clauses(query),
+        Part::Select(select) => {
+            select_clauses(select)?;
+            select.from.iter().try_for_each(joins)
+        }
+        Part::TableFactor(factor) => table_factor(factor),
+        Part::QueryEnd | Part::Relation(_) | Part::Expr(_) | Part::ExprEnd => ControlFlow::Continue(()),
+    })
 }
-
-#[derive(Default)]
-struct Refusal {
-    /// Queries that are the relation of a window function and are about to be visited.
-    relations: usize,
-}
-
-type Flow = ControlFlow<Box<SqlError>>;
 
 fn refused(what: &str, span: Span) -> Flow {
     let error = SqlError::unsupported(format!("{what} in a streaming query"));
@@ -39,112 +36,48 @@ fn refused(what: &str, span: Span) -> Flow {
     }))
 }
 
-impl Visitor for Refusal {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_query(&mut self, query: &Query) -> Flow {
-        if let Some(with) = &query.with
-            && with.recursive
-        {
-            return refused("WITH RECURSIVE", with.span());
-        }
-        if let Some(limit) = &query.limit_clause {
-            let what = match limit {
-                LimitClause::LimitOffset { limit: None, .. } => "OFFSET",
-                _ => "LIMIT",
-            };
-            return refused(what, limit.span());
-        }
-        if let Some(fetch) = &query.fetch {
-            return refused(
-                "FETCH FIRST",
-                fetch.quantity.as_ref().map_or(Span::empty(), Spanned::span),
-            );
-        }
-        if !query.locks.is_empty() {
-            return refused("FOR UPDATE", query.span());
-        }
-        set_expression(&query.body)
+fn query_clauses(query: &Query) -> Flow {
+    if let Some(with) = &query.with
+        && with.recursive
+    {
+        return refused("WITH RECURSIVE", with.span());
     }
-
-    fn pre_visit_select(&mut self, select: &Select) -> Flow {
-        select_clauses(select)?;
-        from_clause(select)
+    if !query.locks.is_empty() {
+        return refused("FOR UPDATE", query.span());
     }
+    set_expression(&query.body)
+}
 
-    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
-        if window_of_query(factor) {
-            self.relations += 1;
-        }
-        match factor {
-            TableFactor::UNNEST { .. } => refused("UNNEST", factor.span()),
-            TableFactor::Derived { lateral: true, .. } | TableFactor::Function { lateral: true, .. } => {
-                refused("LATERAL", factor.span())
-            }
-            TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
-            TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
-            TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
-            TableFactor::Table { version: Some(_), .. } => refused("FOR SYSTEM_TIME AS OF", factor.span()),
-            TableFactor::Table {
-                with_ordinality: true,
-                ..
-            } => refused("WITH ORDINALITY", factor.span()),
-            _ => ControlFlow::Continue(()),
-        }
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
-        match expr {
-            Expr::Function(call) => {
-                if call.over.is_some() {
-                    return refused("an OVER window function", call.span());
-                }
-                if !call.within_group.is_empty() {
-                    return refused("WITHIN GROUP", call.span());
-                }
-                match &call.args {
-                    FunctionArguments::List(list)
-                        if list
-                            .clauses
-                            .iter()
-                            .any(|c| matches!(c, ast::FunctionArgumentClause::OrderBy(_))) =>
-                    {
-                        refused("ORDER BY in an aggregate", call.span())
-                    }
-                    _ => ControlFlow::Continue(()),
-                }
-            }
-            Expr::Exists { .. } => refused("EXISTS", expr.span()),
-            Expr::InSubquery { .. } => refused("IN with a subquery", expr.span()),
-            Expr::Subquery(_) if self.relations > 0 => {
-                self.relations -= 1;
-                ControlFlow::Continue(())
-            }
-            Expr::Subquery(_) => refused("a subquery in an expression", expr.span()),
-            _ => ControlFlow::Continue(()),
-        }
+fn table_factor(factor: &TableFactor) -> Flow {
+    match factor {
+        TableFactor::Function { lateral: true, .. } => refused("LATERAL", factor.span()),
+        TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
+        TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
+        TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
+        TableFactor::Table { version: Some(_), .. } => refused("FOR SYSTEM_TIME AS OF", factor.span()),
+        TableFactor::Table {
+            with_ordinality: true,
+            ..
+        } => refused("WITH ORDINALITY", factor.span()),
+        _ => ControlFlow::Continue(()),
     }
 }
 
-/// Whether this is a window function whose relation is a query.
-fn window_of_query(factor: &TableFactor) -> bool {
-    WindowCall::of(factor).is_some_and(|call| call.reads_query())
-}
-
-/// UNION is there, the other set operations and VALUES are not. Nested ones are visited iteratively on the left.
+/// The set operations that count equal rows are not there. Nested ones are visited iteratively on the left.
 fn set_expression(body: &SetExpr) -> Flow {
     let mut left = body;
     while let SetExpr::SetOperation {
         op,
         left: inner,
         right,
-        ..
+        set_quantifier,
     } = left
     {
+        let counts = matches!(set_quantifier, SetQuantifier::All);
         match op {
-            SetOperator::Union => {}
-            SetOperator::Intersect => return refused("INTERSECT", right.span()),
-            SetOperator::Except | SetOperator::Minus => return refused("EXCEPT", right.span()),
+            SetOperator::Intersect if counts => return refused("INTERSECT ALL", right.span()),
+            SetOperator::Except | SetOperator::Minus if counts => return refused("EXCEPT ALL", right.span()),
+            SetOperator::Union | SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {}
         }
         if !matches!(right.as_ref(), SetExpr::SetOperation { .. }) {
             plain_body(right)?;
@@ -156,7 +89,6 @@ fn set_expression(body: &SetExpr) -> Flow {
 
 fn plain_body(body: &SetExpr) -> Flow {
     match body {
-        SetExpr::Values(_) => refused("VALUES", body.span()),
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
             refused("a statement that changes data", body.span())
         }
@@ -165,56 +97,34 @@ fn plain_body(body: &SetExpr) -> Flow {
 }
 
 fn select_clauses(select: &Select) -> Flow {
-    if let Some(Distinct::On(exprs)) = &select.distinct {
-        return refused("DISTINCT ON", exprs.first().map_or(Span::empty(), Spanned::span));
-    }
     if let Some(into) = &select.into {
         return refused("SELECT INTO", into.span());
     }
     if let Some(qualify) = &select.qualify {
         return refused("QUALIFY", qualify.span());
     }
-    if !select.named_window.is_empty() {
-        return refused("a WINDOW clause", select.span());
+    match &select.group_by {
+        GroupByExpr::Expressions(_, modifiers) if modifiers.is_empty() => ControlFlow::Continue(()),
+        GroupByExpr::Expressions(..) => refused("GROUP BY … WITH", select.group_by.span()),
+        GroupByExpr::All(_) => refused("GROUP BY ALL", select.group_by.span()),
     }
-    let GroupByExpr::Expressions(exprs, modifiers) = &select.group_by else {
-        return refused("GROUP BY ALL", select.group_by.span());
-    };
-    if !modifiers.is_empty() {
-        return refused("GROUPING SETS", select.group_by.span());
-    }
-    for expr in exprs {
-        match expr {
-            Expr::Rollup(_) => return refused("ROLLUP", expr.span()),
-            Expr::Cube(_) => return refused("CUBE", expr.span()),
-            Expr::GroupingSets(_) => return refused("GROUPING SETS", expr.span()),
-            _ => {}
-        }
+}
+
+fn joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        let is_outer = match &join.join_operator {
+            JoinOperator::AsOf { .. } => return refused("ASOF JOIN", join.relation.span()),
+            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => Some(("LEFT JOIN", on)),
+            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => Some(("RIGHT JOIN", on)),
+            JoinOperator::FullOuter(on) => Some(("FULL JOIN", on)),
+            _ => None,
+        };
+        let clause = match is_outer {
+            Some((what, JoinConstraint::Using(_))) => format!("{what} with USING"),
+            Some((what, JoinConstraint::Natural)) => format!("NATURAL {what}"),
+            _ => continue,
+        };
+        return refused(&clause, join.relation.span());
     }
     ControlFlow::Continue(())
-}
-
-fn from_clause(select: &Select) -> Flow {
-    let Some(first) = select.from.first() else {
-        return refused("a SELECT without FROM", select.span());
-    };
-    if let Some(second) = select.from.get(1) {
-        return refused("a join (a comma in FROM)", second.relation.span());
-    }
-    join(first)
-}
-
-fn join(table: &TableWithJoins) -> Flow {
-    let Some(join) = table.joins.first() else {
-        return ControlFlow::Continue(());
-    };
-    let what = match join.join_operator {
-        JoinOperator::CrossJoin(_) => "CROSS JOIN",
-        JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => "LEFT JOIN",
-        JoinOperator::Right(_) | JoinOperator::RightOuter(_) => "RIGHT JOIN",
-        JoinOperator::FullOuter(_) => "FULL JOIN",
-        JoinOperator::AsOf { .. } => "ASOF JOIN",
-        _ => "JOIN",
-    };
-    refused(what, join.relation.span())
 }

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::DataFusionError;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Spanned, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Spanned, Visit};
 
 use crate::plan::functions::Functions;
 use crate::plan::place::position_of;
+use crate::plan::walk::{Part, walk};
 
 /// A function or an operator that an error names.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,41 +43,34 @@ impl Suspect {
 
     /// Where it stands, if it stands in one place only.
     pub(crate) fn position(&self, ast: &impl Visit) -> Option<usize> {
-        let mut search = Search {
-            suspect: self,
-            found: Vec::new(),
-        };
-        let ControlFlow::Continue(()) = ast.visit(&mut search);
-        match search.found.as_slice() {
-            [only] => *only,
+        let mut found = Vec::new();
+        let walked = walk(ast, &mut |part| {
+            if let Part::Expr(expr) = part {
+                found.extend(self.place_in(expr));
+            }
+            ControlFlow::Continue(())
+        });
+        match (walked, found.as_slice()) {
+            (Ok(()), [only]) => *only,
             _ => None,
         }
     }
-}
 
-struct Search<'a> {
-    suspect: &'a Suspect,
-    found: Vec<Option<usize>>,
-}
-
-impl Visitor for Search<'_> {
-    type Break = std::convert::Infallible;
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Self::Break> {
-        match (expr, self.suspect) {
-            (Expr::Function(call), Suspect::Function(name)) => {
+    /// Where it stands, if it is what `expr` calls or does.
+    fn place_in(&self, expr: &Expr) -> Option<Option<usize>> {
+        match (expr, self) {
+            (Expr::Function(call), Self::Function(name)) => {
                 let written = call.name.to_string().to_lowercase();
-                if written == *name || Functions::all().canonical_name(&written) == Some(name.as_str()) {
-                    self.found.push(position_of(call.name.span()));
-                }
+                let is_it =
+                    written == *name || Functions::all().canonical_name(&written) == Some(name.as_str());
+                is_it.then(|| position_of(call.name.span()))
             }
-            (Expr::BinaryOp { right, op, .. }, Suspect::Operator(operator)) if is_same(op, operator) => {
-                // Operators have no place of their own; the left operand may be a long chain.
-                self.found.push(position_of(right.span()));
+            // Operators have no place of their own; the left operand may be a long chain.
+            (Expr::BinaryOp { right, op, .. }, Self::Operator(operator)) if is_same(op, operator) => {
+                Some(position_of(right.span()))
             }
-            _ => {}
+            _ => None,
         }
-        ControlFlow::Continue(())
     }
 }
 

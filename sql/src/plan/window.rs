@@ -193,16 +193,6 @@ impl WindowCall {
         })
     }
 
-    /// Whether the relation is a query in parentheses.
-    pub(crate) fn reads_query(&self) -> bool {
-        matches!(
-            self.args.first(),
-            Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(ast::Expr::Subquery(
-                _
-            ))))
-        )
-    }
-
     fn plan(&self, context: &mut dyn RelationPlannerContext) -> PlanResult<LogicalPlan> {
         let args = self.positional().map_err(external)?;
         let input = context.plan(relation_of(args[0]).map_err(external)?)?;

@@ -83,7 +83,12 @@ impl<E: Encoding> Codec<E> {
     }
 }
 
-impl<E: Encoding> Encoder<'_, E> {
+impl<'a, E: Encoding> Encoder<'a, E> {
+    /// The columns.
+    pub(super) fn columns(&self) -> &[Column<'a>] {
+        &self.columns
+    }
+
     /// Appends the bytes of `row` to `out`.
     pub(crate) fn append(&self, row: usize, out: &mut Vec<u8>) {
         E::put(&self.columns, row, out);

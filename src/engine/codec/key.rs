@@ -10,7 +10,7 @@
 //! ```
 
 use arrow::datatypes::IntervalMonthDayNano;
-use highwater_storage::keys::{KeyReader, KeyWriter};
+use highwater_storage::keys::{KeyOrder, KeyReader, KeyWriter};
 
 use super::builder::{Builder, BuilderValues};
 use super::column::{Column, Values};
@@ -37,7 +37,7 @@ pub(crate) type KeyDecoder<'c> = Decoder<'c, KeyEncoding>;
 impl Encoding for KeyEncoding {
     fn put(columns: &[Column<'_>], row: usize, out: &mut Vec<u8>) {
         for column in columns {
-            put(column, row, out);
+            put(column, row, KeyOrder::ASCENDING, out);
         }
     }
 
@@ -57,6 +57,15 @@ impl Encoding for KeyEncoding {
     }
 }
 
+impl KeyEncoder<'_> {
+    /// Appends the key of `row` whose columns sort in these orders.
+    pub(crate) fn append_ordered(&self, row: usize, orders: &[KeyOrder], out: &mut Vec<u8>) {
+        for (column, order) in self.columns().iter().zip(orders) {
+            put(column, row, *order, out);
+        }
+    }
+}
+
 fn corrupt(detail: impl Into<String>) -> EngineError {
     EngineError::recovery("a stored key is corrupt").with_detail(detail)
 }
@@ -65,8 +74,9 @@ fn damaged(error: &highwater_storage::StorageError) -> EngineError {
     corrupt(error.detail().unwrap_or_default())
 }
 
-fn put(column: &Column<'_>, row: usize, out: &mut Vec<u8>) {
+fn put(column: &Column<'_>, row: usize, order: KeyOrder, out: &mut Vec<u8>) {
     let mut writer = KeyWriter::new(out);
+    writer.set_order(order);
     if column.is_null(row) {
         return writer.put_null();
     }
@@ -88,18 +98,24 @@ fn put(column: &Column<'_>, row: usize, out: &mut Vec<u8>) {
         Values::Bytes(values) => writer.put_bytes(values.get(row)),
         Values::List { offsets, elements } => {
             for element in offsets[row] as usize..offsets[row + 1] as usize {
-                KeyWriter::new(out).put_bool(true);
-                put(elements, element, out);
+                put_flag(true, order, out);
+                put(elements, element, order, out);
             }
-            KeyWriter::new(out).put_bool(false);
+            put_flag(false, order, out);
         }
         Values::Struct(fields) => {
             writer.put_bool(true);
             for field in fields {
-                put(field, row, out);
+                put(field, row, order, out);
             }
         }
     }
+}
+
+fn put_flag(flag: bool, order: KeyOrder, out: &mut Vec<u8>) {
+    let mut writer = KeyWriter::new(out);
+    writer.set_order(order);
+    writer.put_bool(flag);
 }
 
 fn put_interval(writer: &mut KeyWriter<'_>, value: IntervalMonthDayNano) {

@@ -4,8 +4,12 @@
 //! changes what its outputs add up to (INV-9).
 
 pub(crate) mod aggregate;
+pub(crate) mod join;
+pub(crate) mod over;
+pub(crate) mod single_row;
 pub(crate) mod state;
 pub(crate) mod stateless;
+pub(crate) mod unnest;
 
 use std::sync::Arc;
 
@@ -13,6 +17,9 @@ use highwater_sql::stream_plan::{PlanNode, StreamOp, StreamPlan};
 use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateTable, TableId};
 
 use self::aggregate::AggregateOperator;
+use self::join::JoinOperator;
+use self::over::OverOperator;
+use self::single_row::SingleRowOperator;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
@@ -71,6 +78,21 @@ pub(crate) fn stateful(
             let operator = AggregateOperator::try_new(aggregate, schema, append_only, output, shards)?;
             Ok(Some(Box::new(operator)))
         }
+        StreamOp::Join(join) => {
+            let [left, right] = node.inputs[..] else {
+                return Err(EngineError::internal("a join has two inputs"));
+            };
+            let inputs = [left, right].map(|input| &plan.nodes[input].schema);
+            let operator = JoinOperator::try_new(join, inputs, output, node.append_only, shards)?;
+            Ok(Some(Box::new(operator)))
+        }
+        StreamOp::Over(over) => {
+            let input = &plan.nodes[node.inputs[0]];
+            let (schema, append_only) = (&input.schema, input.append_only);
+            let operator = OverOperator::try_new(over, schema, append_only, output, shards)?;
+            Ok(Some(Box::new(operator)))
+        }
+        StreamOp::SingleRow => Ok(Some(Box::new(SingleRowOperator::default()))),
         _ => Ok(None),
     }
 }

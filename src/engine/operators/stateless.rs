@@ -52,6 +52,26 @@ pub(crate) fn keep(mask: &BooleanArray, input: &Delta) -> Result<Delta, EngineEr
     Ok(Delta { batch, weights })
 }
 
+/// The rows whose time is after `last_late` (µs) or unknown; `None` if that is all of them.
+///
+/// # Errors
+/// A column that is no time (internal).
+pub(crate) fn in_time(delta: &Delta, column: usize, last_late: i64) -> Result<Option<Delta>, EngineError> {
+    let times = delta
+        .batch
+        .column(column)
+        .as_primitive_opt::<TimestampMicrosecondType>();
+    let times = times.ok_or_else(|| EngineError::internal("rows are late by a column that is no time"))?;
+    let values = times.values();
+    if values.iter().all(|time| *time > last_late) {
+        return Ok(None);
+    }
+    let mask = mask(delta.num_rows(), |row| {
+        values[row] > last_late || times.is_null(row)
+    });
+    keep(&mask, delta).map(Some)
+}
+
 /// Computes the columns of `schema`.
 ///
 /// # Errors

@@ -14,7 +14,9 @@ use super::spec::QuerySpec;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
-use crate::engine::operators::{self, FrozenState, Input, Operator, StateAddress, StepContext, stateless};
+use crate::engine::operators::{
+    self, FrozenState, Input, Operator, StateAddress, StepContext, stateless, unnest,
+};
 use crate::engine::status::OperatorStatus;
 
 /// The nodes of a plan that run in steps.
@@ -194,6 +196,10 @@ impl Stages {
                 let deltas = change.map_or(NONE, |change| change.deltas.as_slice());
                 deltas.iter().map(|delta| Ok(delta.project(columns)?)).collect()
             }
+            // A query that goes on has taken them before.
+            StreamOp::Values(_) if self.has_stepped => Ok(Vec::new()),
+            StreamOp::Values(rows) => Ok(vec![Delta::inserts(rows.clone())]),
+            StreamOp::Unnest(columns) => each(&|delta| unnest::unnest(columns, &node.schema, delta)),
             StreamOp::Filter(predicate) => each(&|delta| stateless::filter(predicate, delta)),
             StreamOp::Project(exprs) => each(&|delta| stateless::project(exprs, &node.schema, delta)),
             StreamOp::Window { time, kind } => {
@@ -203,7 +209,7 @@ impl Stages {
                 let all: Vec<Delta> = all_deltas().cloned().collect();
                 stateless::union(&node.schema, &all)
             }
-            StreamOp::Aggregate(_) => {
+            StreamOp::Aggregate(_) | StreamOp::Over(_) | StreamOp::Join(_) | StreamOp::SingleRow => {
                 let operator = self
                     .operators
                     .get_mut(&id)
@@ -217,6 +223,8 @@ impl Stages {
         let node = &self.plan.nodes[id];
         match &node.op {
             StreamOp::SourceScan(_) => self.source_watermarks.get(&id).copied().flatten(),
+            // Nothing more comes, whatever the time.
+            StreamOp::Values(_) => Some(i64::MAX),
             StreamOp::RelationScan { .. } => {
                 let change = self
                     .relations

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DateTimeField, Expr, UnaryOperator, Value, ValueWithSpan, VisitMut, VisitorMut,
+    self, CastKind, DateTimeField, Expr, UnaryOperator, Value, ValueWithSpan, VisitMut,
 };
 
 pub(crate) use self::casts::text_casts;
@@ -24,6 +24,7 @@ use self::interval::{Interval, Unit};
 use crate::plan::place::position_of;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
+use crate::plan::walk::walk_mut;
 use crate::{SqlError, SqlState};
 
 /// Reads the constants of a query or an expression. Intervals are written as DataFusion reads them.
@@ -31,25 +32,14 @@ use crate::{SqlError, SqlState};
 /// # Errors
 /// The first text that is no value of its type, with its place.
 pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
-    match ast.visit(&mut Literals) {
-        ControlFlow::Break(error) => Err(*error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
-}
-
-struct Literals;
-
-impl VisitorMut for Literals {
-    type Break = Box<SqlError>;
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<SqlError>> {
+    walk_mut(ast, &mut |expr| {
         match literal(expr) {
             Ok(Some(replaced)) => *expr = replaced,
             Ok(None) => {}
             Err(error) => return ControlFlow::Break(Box::new(error)),
         }
         ControlFlow::Continue(())
-    }
+    })
 }
 
 /// Checks one expression that may be a constant; gives what is to stand in its place.

@@ -4,32 +4,36 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction as LogicalCall, Cast};
+use datafusion::logical_expr::expr::{AggregateFunction as LogicalCall, Cast, NullTreatment};
 use datafusion::logical_expr::{Aggregate as LogicalAggregate, Expr, ExprSchemable};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::aggregate::AggregateExprBuilder;
+use datafusion::physical_expr::expressions::{Column, Literal};
 
-use super::{Facts, Lowering, Relation, column_index, refused, type_text};
+use super::arguments::Arguments;
+use super::{Facts, Lowering, Relation, refused, type_text};
 use crate::plan::explain::{call_text, function_name};
 use crate::plan::translate::translate;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, Closing, NodeId, PlanNode, Projection, StreamOp,
+    Aggregate, AggregateCall, AggregateFunction, Closing, Collected, NodeId, PlanNode, SortKey, StreamOp,
+    Takes,
 };
 use crate::{SqlError, SqlState};
 
 /// A call before its argument and filter are columns.
 struct Call<'a> {
-    function: AggregateFunction,
-    argument: Option<&'a Expr>,
+    function: Function<'a>,
     filter: Option<&'a Expr>,
     distinct: bool,
 }
 
-/// Collects the columns that an aggregate reads. Without computed ones it reads its input as it is.
-struct Arguments {
-    input: Relation,
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
+/// A function before its arguments are columns.
+enum Function<'a> {
+    /// With a kernel.
+    Kernel(AggregateFunction, Option<&'a Expr>),
+    /// Computed from the rows of the group.
+    Collected(&'a LogicalCall),
 }
 
 impl Lowering {
@@ -38,49 +42,74 @@ impl Lowering {
         aggregate: &LogicalAggregate,
         input: &Relation,
     ) -> Result<Relation, SqlError> {
-        let schema = aggregate.input.schema();
-        let mut arguments = Arguments {
-            input: input.clone(),
-            exprs: Vec::new(),
-        };
-        let mut groups = Vec::new();
-        for expr in &aggregate.group_expr {
-            if matches!(expr, Expr::GroupingSet(_)) {
-                return Err(refused("GROUPING SETS"));
+        let node = match aggregate.group_expr.as_slice() {
+            [Expr::GroupingSet(set)] => self.grouping_sets(aggregate, set, input)?,
+            groups => {
+                let groups: Vec<&Expr> = groups.iter().collect();
+                self.grouped(aggregate, &groups, input)?
             }
-            groups.push(arguments.add(self, expr, schema)?);
-        }
-        let mut calls = Vec::new();
-        for (index, expr) in aggregate.aggr_expr.iter().enumerate() {
-            let call = Call::of(expr, schema)?;
-            let result_type = aggregate.schema.field(groups.len() + index).data_type().clone();
-            let argument = call
-                .argument
-                .map(|arg| arguments.add(self, arg, schema))
-                .transpose()?;
-            let filter = call
-                .filter
-                .map(|filter| arguments.add(self, filter, schema))
-                .transpose()?;
-            calls.push(AggregateCall {
-                function: call.function,
-                argument,
-                filter,
-                distinct: call.distinct,
-                result_type,
-            });
-        }
-        let (node, columns) = arguments.finish(self)?;
-        for group in &mut groups {
-            *group = columns[*group];
-        }
-        for call in &mut calls {
-            call.argument = call.argument.map(|a| columns[a]);
-            call.filter = call.filter.map(|f| columns[f]);
-        }
-        let node = self.aggregate_node(node, groups, calls)?;
+        };
         let columns = (0..self.nodes[node].schema.fields().len()).collect();
         Ok(Relation { node, columns })
+    }
+
+    /// One node that groups by `groups` and computes all aggregates of the plan.
+    pub(super) fn grouped(
+        &mut self,
+        aggregate: &LogicalAggregate,
+        groups: &[&Expr],
+        input: &Relation,
+    ) -> Result<NodeId, SqlError> {
+        let schema = aggregate.input.schema();
+        let first_result = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+        let mut arguments = Arguments::new(input);
+        let mut places = Vec::with_capacity(groups.len());
+        for expr in groups {
+            places.push(arguments.add(self, expr, schema)?);
+        }
+        let mut calls = Vec::with_capacity(aggregate.aggr_expr.len());
+        for (index, expr) in aggregate.aggr_expr.iter().enumerate() {
+            let result_type = aggregate.schema.field(first_result + index).data_type().clone();
+            calls.push(self.call(expr, result_type, &mut arguments, schema)?);
+        }
+        let (node, columns) = arguments.finish(self)?;
+        let groups = places.into_iter().map(|place| columns[place]).collect();
+        for call in &mut calls {
+            move_columns(call, &columns);
+        }
+        self.aggregate_node(node, groups, calls)
+    }
+
+    /// A call whose columns are places among the arguments.
+    fn call(
+        &self,
+        expr: &Expr,
+        result_type: DataType,
+        arguments: &mut Arguments,
+        schema: &DFSchema,
+    ) -> Result<AggregateCall, SqlError> {
+        let call = Call::of(expr, schema)?;
+        let filter = call
+            .filter
+            .map(|filter| arguments.add(self, filter, schema))
+            .transpose()?;
+        let (function, argument) = match call.function {
+            Function::Kernel(kernel, argument) => {
+                let argument = argument.map(|argument| arguments.add(self, argument, schema));
+                (kernel, argument.transpose()?)
+            }
+            Function::Collected(logical) => {
+                let collected = collected(self, logical, arguments, schema)?;
+                (AggregateFunction::Collected(Arc::new(collected)), None)
+            }
+        };
+        Ok(AggregateCall {
+            function,
+            argument,
+            filter,
+            distinct: call.distinct,
+            result_type,
+        })
     }
 
     fn aggregate_node(
@@ -109,7 +138,7 @@ impl Lowering {
         }
         let mut fields: Vec<Field> = groups.iter().map(|c| node.schema.field(*c).clone()).collect();
         for call in &calls {
-            let nullable = call.function != AggregateFunction::Count;
+            let nullable = !matches!(call.function, AggregateFunction::Count);
             fields.push(Field::new(
                 call_text(call, &node.schema),
                 call.result_type.clone(),
@@ -168,7 +197,7 @@ impl Lowering {
         ));
     }
 
-    fn cannot_emit(&self) -> SqlError {
+    pub(super) fn cannot_emit(&self) -> SqlError {
         let error = SqlError::new(
             SqlState::InvalidObjectDefinition,
             "EMIT ON WINDOW CLOSE needs a GROUP BY over windows of event time",
@@ -189,40 +218,6 @@ impl Lowering {
     }
 }
 
-impl Arguments {
-    /// The place of an expression among the arguments; equal ones have one place.
-    fn add(&mut self, lowering: &Lowering, expr: &Expr, schema: &DFSchema) -> Result<usize, SqlError> {
-        let compiled = lowering.compile(expr, schema, &self.input)?;
-        if let Some(place) = self
-            .exprs
-            .iter()
-            .position(|known| known.as_ref() == compiled.as_ref())
-        {
-            return Ok(place);
-        }
-        self.exprs.push(compiled);
-        Ok(self.exprs.len() - 1)
-    }
-
-    /// The node that has the arguments as columns, and the column of each.
-    fn finish(self, lowering: &mut Lowering) -> Result<(NodeId, Vec<usize>), SqlError> {
-        let plain: Option<Vec<usize>> = self.exprs.iter().map(column_index).collect();
-        if let Some(columns) = plain {
-            return Ok((self.input.node, columns));
-        }
-        let columns = (0..self.exprs.len()).collect();
-        let named = |expr: Arc<dyn PhysicalExpr>| {
-            let name = match expr.downcast_ref::<Column>() {
-                Some(column) => column.name().to_owned(),
-                None => crate::plan::explain::expression(&expr),
-            };
-            Projection { expr, name }
-        };
-        let exprs = self.exprs.into_iter().map(named).collect();
-        Ok((lowering.project(self.input.node, exprs)?, columns))
-    }
-}
-
 impl<'a> Call<'a> {
     fn of(expr: &'a Expr, schema: &DFSchema) -> Result<Self, SqlError> {
         let mut expr = expr;
@@ -232,56 +227,128 @@ impl<'a> Call<'a> {
         let Expr::AggregateFunction(call) = expr else {
             return Err(refused("an expression in place of an aggregate function"));
         };
-        let function = kernel(call)?;
-        let argument = match call.params.args.as_slice() {
-            [] if function == AggregateFunction::Count => None,
-            [Expr::Literal(value, _)]
-                if function == AggregateFunction::Count && !value.is_null() && !call.params.distinct =>
-            {
-                None
-            }
-            [argument] => Some(uncoerced(function, argument, schema)?),
-            _ => return Err(refused(format!("{}() of several arguments", call.func.name()))),
-        };
-        if let Some(argument) = argument {
-            check_argument(function, &argument.get_type(schema).map_err(translate)?)?;
-        }
-        let idempotent = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
         let filter = match call.params.filter.as_deref() {
             Some(Expr::Literal(ScalarValue::Boolean(Some(true)), _)) => None,
             filter => filter,
         };
+        let distinct = call.params.distinct;
+        let Some(function) = kernel(call) else {
+            return Ok(Self {
+                function: Function::Collected(call),
+                filter,
+                distinct,
+            });
+        };
+        let is_count = function == AggregateFunction::Count;
+        let argument = match call.params.args.as_slice() {
+            [] if is_count => None,
+            [Expr::Literal(value, _)] if is_count && !value.is_null() && !distinct => None,
+            [argument] => Some(uncoerced(&function, argument, schema)?),
+            _ => return Err(refused(format!("{}() of several arguments", call.func.name()))),
+        };
+        if let Some(argument) = argument {
+            check_argument(&function, &argument.get_type(schema).map_err(translate)?)?;
+        }
+        let idempotent = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
         Ok(Self {
-            function,
-            argument,
+            function: Function::Kernel(function, argument),
             filter,
-            distinct: call.params.distinct && !idempotent,
+            distinct: distinct && !idempotent,
         })
     }
 }
 
-fn kernel(call: &LogicalCall) -> Result<AggregateFunction, SqlError> {
-    if !call.params.order_by.is_empty() {
-        return Err(refused("ORDER BY in an aggregate"));
-    }
-    if call.params.null_treatment.is_some() {
-        return Err(refused("IGNORE NULLS or RESPECT NULLS in an aggregate"));
-    }
+/// The kernel of a function that has one. None of them minds the order of its rows.
+fn kernel(call: &LogicalCall) -> Option<AggregateFunction> {
     match call.func.name() {
-        "count" => Ok(AggregateFunction::Count),
-        "sum" => Ok(AggregateFunction::Sum),
-        "avg" => Ok(AggregateFunction::Avg),
-        "min" => Ok(AggregateFunction::Min),
-        "max" => Ok(AggregateFunction::Max),
-        other => Err(refused(format!("aggregate function {other}()"))
-            .with_hint("Aggregates of streaming queries are count, sum, avg, min and max.")),
+        "count" => Some(AggregateFunction::Count),
+        "sum" => Some(AggregateFunction::Sum),
+        "avg" => Some(AggregateFunction::Avg),
+        "min" => Some(AggregateFunction::Min),
+        "max" => Some(AggregateFunction::Max),
+        _ => None,
+    }
+}
+
+/// A function without kernel; its columns are places among the arguments.
+fn collected(
+    lowering: &Lowering,
+    call: &LogicalCall,
+    arguments: &mut Arguments,
+    schema: &DFSchema,
+) -> Result<Collected, SqlError> {
+    let name = call.func.name();
+    let mut fields = Vec::new();
+    let mut columns = Vec::new();
+    let mut physical: Vec<Arc<dyn PhysicalExpr>> = Vec::with_capacity(call.params.args.len());
+    for argument in &call.params.args {
+        // Delimiters and fractions must stay the constants that they are.
+        if let Expr::Literal(value, _) = argument {
+            physical.push(Arc::new(Literal::new(value.clone())));
+            continue;
+        }
+        let place = arguments.add(lowering, argument, schema)?;
+        let data_type = argument.get_type(schema).map_err(translate)?;
+        let field = format!("a{}", fields.len());
+        physical.push(Arc::new(Column::new(&field, fields.len())));
+        fields.push(Field::new(field, data_type, true));
+        columns.push(place);
+    }
+    if physical.is_empty() || columns.is_empty() {
+        return Err(refused(format!("{name}() of constants alone")));
+    }
+    let mut order = Vec::with_capacity(call.params.order_by.len());
+    for key in &call.params.order_by {
+        order.push(SortKey {
+            column: arguments.add(lowering, &key.expr, schema)?,
+            descending: !key.asc,
+            nulls_first: key.nulls_first,
+        });
+    }
+    let builder = AggregateExprBuilder::new(Arc::clone(&call.func), physical)
+        .schema(Arc::new(Schema::new(fields)))
+        .alias(name);
+    let builder = match call.params.null_treatment {
+        Some(NullTreatment::IgnoreNulls) => builder.ignore_nulls(),
+        _ => builder,
+    };
+    // Without NULLs to pass over, the row at one end decides.
+    let respects = call.params.null_treatment != Some(NullTreatment::IgnoreNulls);
+    let takes = match name {
+        "first_value" if respects => Takes::First,
+        "last_value" if respects => Takes::Last,
+        _ => Takes::All,
+    };
+    Ok(Collected {
+        function: builder.build().map_err(translate)?,
+        arguments: columns,
+        order,
+        takes,
+    })
+}
+
+/// Turns places among the arguments into columns of the input.
+fn move_columns(call: &mut AggregateCall, columns: &[usize]) {
+    call.argument = call.argument.map(|argument| columns[argument]);
+    call.filter = call.filter.map(|filter| columns[filter]);
+    if let AggregateFunction::Collected(collected) = &call.function {
+        let mut moved = collected.as_ref().clone();
+        moved
+            .arguments
+            .iter_mut()
+            .for_each(|column| *column = columns[*column]);
+        moved
+            .order
+            .iter_mut()
+            .for_each(|key| key.column = columns[key.column]);
+        call.function = AggregateFunction::Collected(Arc::new(moved));
     }
 }
 
 /// The argument without the casts by which DataFusion's sum and average get PostgreSQL's result types: the kernels take
 /// integers and know the type of their result.
 fn uncoerced<'a>(
-    function: AggregateFunction,
+    function: &AggregateFunction,
     argument: &'a Expr,
     schema: &DFSchema,
 ) -> Result<&'a Expr, SqlError> {
@@ -310,7 +377,7 @@ fn uncoerced<'a>(
     Ok(if implied { expr } else { argument })
 }
 
-fn check_argument(function: AggregateFunction, argument: &DataType) -> Result<(), SqlError> {
+fn check_argument(function: &AggregateFunction, argument: &DataType) -> Result<(), SqlError> {
     let numeric = matches!(
         argument,
         DataType::Int16
@@ -325,7 +392,7 @@ fn check_argument(function: AggregateFunction, argument: &DataType) -> Result<()
         DataType::Utf8 | DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Binary
     );
     let known = match function {
-        AggregateFunction::Count => true,
+        AggregateFunction::Count | AggregateFunction::Collected(_) => true,
         AggregateFunction::Sum | AggregateFunction::Avg => numeric,
         AggregateFunction::Min | AggregateFunction::Max => numeric || ordered,
     };
@@ -343,13 +410,23 @@ fn check_argument(function: AggregateFunction, argument: &DataType) -> Result<()
 }
 
 fn fingerprint_of(call: &AggregateCall, input: &Schema) -> String {
-    let argument = match call.argument {
-        Some(column) => format!("@{column} {}", type_text(input.field(column).data_type())),
-        None => "*".to_owned(),
+    let typed = |column: usize| format!("@{column} {}", type_text(input.field(column).data_type()));
+    let argument = match (&call.function, call.argument) {
+        (AggregateFunction::Collected(collected), _) => {
+            let columns: Vec<String> = collected.arguments.iter().map(|c| typed(*c)).collect();
+            let order = collected.order.iter().map(|key| {
+                let direction = (key.descending, key.nulls_first);
+                format!("{} {direction:?}", typed(key.column))
+            });
+            let order: Vec<String> = order.collect();
+            format!("{}; {}", columns.join(", "), order.join(", "))
+        }
+        (_, Some(column)) => typed(column),
+        (_, None) => "*".to_owned(),
     };
     format!(
         "{}({argument}) distinct {} filter {:?} as {}",
-        function_name(call.function),
+        function_name(&call.function),
         call.distinct,
         call.filter,
         type_text(&call.result_type)

@@ -9,7 +9,12 @@
 //! A projection that only picks columns makes no node: a relation is a node and the place of each of its columns in it.
 
 mod aggregate;
+mod arguments;
 mod expr;
+mod grouping;
+mod join;
+mod over;
+mod rows;
 mod scan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +22,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, Projection as LogicalProjection, Union};
+use datafusion::logical_expr::{
+    Expr, Extension, Filter, LogicalPlan, Projection as LogicalProjection, Union,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::plan::subquery::SingleRowNode;
 use crate::plan::types::sql_type_name;
 use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
 use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
@@ -84,12 +92,7 @@ struct Lowering {
 
 impl Lowering {
     fn relation(&mut self, plan: &LogicalPlan, depth: usize) -> Result<Relation, SqlError> {
-        if depth > DEPTH_MAX {
-            return Err(SqlError::new(
-                SqlState::StatementTooComplex,
-                "the query is nested too deeply",
-            ));
-        }
+        self.check_depth(depth)?;
         match plan {
             LogicalPlan::TableScan(scan) => self.table_scan(scan),
             LogicalPlan::SubqueryAlias(alias) => self.relation(&alias.input, depth + 1),
@@ -100,18 +103,66 @@ impl Lowering {
                 self.aggregate(aggregate, &input)
             }
             LogicalPlan::Union(union) => self.union(union, depth),
+            LogicalPlan::Join(join) => self.join(join, depth),
             LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
                 self.notice("ORDER BY without LIMIT has no effect in a streaming query".to_owned());
                 self.relation(&sort.input, depth + 1)
             }
-            LogicalPlan::Extension(extension) => match extension.node.as_any().downcast_ref::<WindowNode>() {
-                Some(window) => {
-                    let input = self.relation(&window.input, depth + 1)?;
-                    self.window(window, &input)
-                }
-                None => Err(refused(extension.node.name())),
-            },
+            LogicalPlan::Limit(limit) => self.limit(limit, depth),
+            LogicalPlan::Window(window) => {
+                let input = self.relation(&window.input, depth + 1)?;
+                self.window_functions(window, &input)
+            }
+            LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::EmptyRelation(empty) => self.empty(empty),
+            LogicalPlan::Unnest(unnest) => {
+                let input = self.relation(&unnest.input, depth + 1)?;
+                self.unnest(unnest, &input)
+            }
+            LogicalPlan::Extension(extension) => self.extension(extension, depth),
             other => Err(refused(construct(other))),
+        }
+    }
+
+    fn check_depth(&self, depth: usize) -> Result<(), SqlError> {
+        if depth <= DEPTH_MAX {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::StatementTooComplex,
+            "the query is nested too deeply",
+        ))
+    }
+
+    fn extension(&mut self, extension: &Extension, depth: usize) -> Result<Relation, SqlError> {
+        let node = extension.node.as_any();
+        if let Some(window) = node.downcast_ref::<WindowNode>() {
+            let input = self.relation(&window.input, depth + 1)?;
+            return self.window(window, &input);
+        }
+        match node.downcast_ref::<SingleRowNode>() {
+            Some(single) => {
+                let input = self.relation(&single.input, depth + 1)?;
+                Ok(self.single_row(input))
+            }
+            None => Err(refused(extension.node.name())),
+        }
+    }
+
+    fn single_row(&mut self, input: Relation) -> Relation {
+        let node = &self.nodes[input.node];
+        let next = PlanNode {
+            fingerprint: "single row".to_owned(),
+            op: StreamOp::SingleRow,
+            inputs: vec![input.node],
+            // The one row is its own key.
+            key: Some(Vec::new()),
+            ..node.clone()
+        };
+        let facts = self.facts[input.node].clone();
+        Relation {
+            node: self.push(next, facts),
+            columns: input.columns,
         }
     }
 
@@ -124,6 +175,7 @@ impl Lowering {
             return Ok(input);
         }
         let predicate = self.compile(&filter.predicate, filter.input.schema(), &input)?;
+        self.limit_ranks(input.node, &predicate);
         let node = &self.nodes[input.node];
         let next = PlanNode {
             fingerprint: format!("filter {predicate}"),
@@ -140,9 +192,17 @@ impl Lowering {
 
     fn projection(&mut self, projection: &LogicalProjection, depth: usize) -> Result<Relation, SqlError> {
         let input = self.relation(&projection.input, depth + 1)?;
+        self.project_relation(projection, &input)
+    }
+
+    fn project_relation(
+        &mut self,
+        projection: &LogicalProjection,
+        input: &Relation,
+    ) -> Result<Relation, SqlError> {
         let mut compiled = Vec::with_capacity(projection.expr.len());
         for (logical, field) in projection.expr.iter().zip(projection.schema.fields()) {
-            let expr = self.compile(logical, projection.input.schema(), &input)?;
+            let expr = self.compile(logical, projection.input.schema(), input)?;
             let given = logical.clone().unalias().schema_name().to_string();
             // A name that DataFusion made of the expression is shown as the expression.
             let name = match given == *field.name() && column_index(&expr).is_none() {
@@ -212,6 +272,13 @@ impl Lowering {
             let relation = self.relation(input, depth + 1)?;
             inputs.push(self.exactly(&relation, union.schema.as_arrow())?);
         }
+        let node = self.union_of(inputs, Arc::clone(union.schema.inner()))?;
+        let columns = (0..self.nodes[node].schema.fields().len()).collect();
+        Ok(Relation { node, columns })
+    }
+
+    /// A Union node over nodes that have just the columns of `schema`.
+    fn union_of(&mut self, inputs: Vec<NodeId>, schema: SchemaRef) -> Result<NodeId, SqlError> {
         let nodes: Vec<&PlanNode> = inputs.iter().map(|id| &self.nodes[*id]).collect();
         let (Some(first), Some(first_facts)) = (nodes.first(), inputs.first().map(|id| &self.facts[*id]))
         else {
@@ -221,7 +288,8 @@ impl Lowering {
         let closing = closing
             .filter(|c| inputs.iter().all(|id| self.facts[*id].closing.contains(c)))
             .collect();
-        let schema = Arc::clone(union.schema.inner());
+        let given: Vec<&Schema> = nodes.iter().map(|node| node.schema.as_ref()).collect();
+        let schema = Arc::new(grouping::nullable(&schema, &given));
         let next = PlanNode {
             op: StreamOp::Union,
             append_only: nodes.iter().all(|n| n.append_only),
@@ -233,11 +301,7 @@ impl Lowering {
             schema,
             inputs: inputs.clone(),
         };
-        let columns = (0..next.schema.fields().len()).collect();
-        Ok(Relation {
-            node: self.push(next, Facts { closing }),
-            columns,
-        })
+        Ok(self.push(next, Facts { closing }))
     }
 
     fn window(&mut self, window: &WindowNode, input: &Relation) -> Result<Relation, SqlError> {
@@ -379,11 +443,20 @@ impl Lowering {
 
     /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.
     fn check_emit(&self) -> Result<(), SqlError> {
-        if self
+        let has_aggregate = self
             .nodes
             .iter()
-            .any(|node| matches!(&node.op, StreamOp::Aggregate(_)))
-        {
+            .any(|node| matches!(&node.op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
+        if has_aggregate && self.nodes.last().is_some_and(|root| !root.append_only) {
+            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
+                .with_detail(
+                    "It takes rows back when rows of the other side come, after their windows have closed.",
+                )
+                .with_hint(
+                    "Leave EMIT ON WINDOW CLOSE out, or aggregate what the join gives by its window.",
+                ));
+        }
+        if has_aggregate {
             return Ok(());
         }
         Err(SqlError::new(
@@ -416,15 +489,10 @@ fn refused(what: impl std::fmt::Display) -> SqlError {
 /// What the user calls a plan that cannot be lowered.
 fn construct(plan: &LogicalPlan) -> &'static str {
     match plan {
-        LogicalPlan::Join(_) => "a join or a subquery in an expression",
-        LogicalPlan::Window(_) => "an OVER window function",
-        LogicalPlan::Sort(_) | LogicalPlan::Limit(_) => "LIMIT",
-        LogicalPlan::EmptyRelation(_) => "a query without rows, or without FROM,",
-        LogicalPlan::Values(_) => "VALUES",
-        LogicalPlan::Unnest(_) => "UNNEST",
+        LogicalPlan::Sort(_) => "LIMIT",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
         LogicalPlan::Distinct(_) => "DISTINCT ON",
-        LogicalPlan::Subquery(_) => "a subquery in an expression",
+        LogicalPlan::Subquery(_) => "LATERAL of this form",
         _ => "this query",
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
 use arrow::record_batch::RecordBatch;
 use highwater_sql::stream_plan::{AggregateCall, AggregateFunction};
 
+use super::collected::{self, CollectedRows};
 use super::distinct::Distinct;
 use super::extreme::{Extreme, RetractableExtreme};
 use super::floats::{FloatCell, RetractableFloatCell};
@@ -141,6 +142,10 @@ impl Argument {
                 None => filter.values().clone(),
             });
         }
+        if let AggregateFunction::Collected(collected) = &call.function {
+            argument.values = Some(Values::Bytes(collected::values_of(collected, batch)?));
+            return Ok(argument);
+        }
         let Some(column) = call.argument.map(|column| batch.column(column)) else {
             return Ok(argument);
         };
@@ -151,7 +156,7 @@ impl Argument {
             });
         }
         let plain_count = call.function == AggregateFunction::Count && !call.distinct;
-        let float_sum = is_sum(call.function) && column.data_type().is_floating();
+        let float_sum = is_sum(&call.function) && column.data_type().is_floating();
         if float_sum {
             argument.floats = Some(floats(column));
         }
@@ -162,15 +167,24 @@ impl Argument {
     }
 }
 
-/// An empty accumulator for `call` over an argument of type `argument`.
+/// An empty accumulator for `call` over columns of `input`.
 ///
 /// # Errors
-/// A function that does not take that type.
+/// A function that does not take columns of that type.
 pub(super) fn accumulator(
     call: &AggregateCall,
-    argument: Option<&DataType>,
+    input: &Schema,
     append_only: bool,
 ) -> Result<Box<dyn Accumulator>, EngineError> {
+    if let AggregateFunction::Collected(collected) = &call.function {
+        let columns = collected.arguments.iter();
+        let types: Vec<_> = columns
+            .map(|column| input.field(*column).data_type().clone())
+            .collect();
+        let rows = CollectedRows::try_new(collected, call.distinct, call.result_type.clone(), &types)?;
+        return Ok(Box::new(rows));
+    }
+    let argument = call.argument.map(|column| input.field(column).data_type());
     let Some(argument) = argument else {
         return match call.function {
             AggregateFunction::Count => Ok(Box::new(Count::default())),
@@ -240,7 +254,7 @@ fn linear(
     })
 }
 
-fn is_sum(function: AggregateFunction) -> bool {
+fn is_sum(function: &AggregateFunction) -> bool {
     matches!(function, AggregateFunction::Sum | AggregateFunction::Avg)
 }
 
@@ -259,12 +273,13 @@ fn floats(column: &ArrayRef) -> ScalarBuffer<f64> {
 }
 
 fn unsupported(call: &AggregateCall, argument: &DataType) -> EngineError {
-    let function = match call.function {
+    let function = match &call.function {
         AggregateFunction::Count => "count",
         AggregateFunction::Sum => "sum",
         AggregateFunction::Avg => "avg",
         AggregateFunction::Min => "min",
         AggregateFunction::Max => "max",
+        AggregateFunction::Collected(collected) => collected.function.fun().name(),
     };
     let distinct = if call.distinct { "DISTINCT " } else { "" };
     EngineError::new(

@@ -1,6 +1,6 @@
 //! The state of an aggregate as of a freeze, and how it is written.
 
-use highwater_storage::{CheckpointWriter, KeyWriter, StateTable};
+use highwater_storage::{CheckpointWriter, KeyWriter};
 
 use super::accumulator::FrozenAccumulator;
 use super::{GROUPS, Layout, entries_table};
@@ -8,11 +8,10 @@ use crate::engine::error::EngineError;
 use crate::engine::operators::state::chunks::FrozenChunks;
 use crate::engine::operators::state::group_table::FrozenKeys;
 use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::sorted::{Sorted, Target};
+use crate::engine::operators::state::stored::VALUE_VERSION;
 use crate::engine::operators::state::varint;
 use crate::engine::operators::{FrozenState, StateAddress};
-
-/// The first byte of every value.
-pub(super) const VALUE_VERSION: u8 = 1;
 
 /// What all shards changed.
 pub(super) struct FrozenAggregate {
@@ -35,26 +34,6 @@ pub(super) struct FrozenShard {
     pub(super) dirty: SlotSet,
     /// Slots whose counted values are not to be written: the window of the group closed.
     pub(super) closed: SlotSet,
-}
-
-/// Keys to be written in order: a byte range of a common buffer each, and what goes with it.
-struct Sorted<T> {
-    bytes: Vec<u8>,
-    keys: Vec<SortedKey<T>>,
-}
-
-struct SortedKey<T> {
-    /// The first 16 bytes: they mostly decide.
-    head: u128,
-    start: usize,
-    end: usize,
-    with: T,
-}
-
-/// Where rows go.
-struct Target<'a> {
-    table: StateTable,
-    writer: &'a mut CheckpointWriter,
 }
 
 impl FrozenAggregate {
@@ -163,52 +142,5 @@ impl FrozenShard {
             varint::put(&mut value, i128::from(*count));
             target.put(key, &value);
         });
-    }
-}
-
-impl<T> Sorted<T> {
-    fn new(keys: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(keys * 18),
-            keys: Vec::with_capacity(keys),
-        }
-    }
-
-    fn push(&mut self, with: T, encode: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.bytes.len();
-        encode(&mut self.bytes);
-        let key = &self.bytes[start..];
-        let mut head = [0; 16];
-        let len = key.len().min(16);
-        head[..len].copy_from_slice(&key[..len]);
-        let head = u128::from_be_bytes(head);
-        self.keys.push(SortedKey {
-            head,
-            start,
-            end: self.bytes.len(),
-            with,
-        });
-    }
-
-    /// Visits the keys in ascending order.
-    fn for_each(&mut self, mut visit: impl FnMut(&[u8], &T)) {
-        let bytes = &self.bytes;
-        self.keys.sort_unstable_by(|left, right| {
-            let by_bytes = || bytes[left.start..left.end].cmp(&bytes[right.start..right.end]);
-            left.head.cmp(&right.head).then_with(by_bytes)
-        });
-        for key in &self.keys {
-            visit(&bytes[key.start..key.end], &key.with);
-        }
-    }
-}
-
-impl Target<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.writer.put_state(self.table, key, value);
-    }
-
-    fn delete(&mut self, key: &[u8]) {
-        self.writer.delete_state(self.table, key);
     }
 }

@@ -53,7 +53,7 @@ impl Prepared {
             .map(|call| Argument::of(call, &delta.batch))
             .collect::<Result<_, _>>()?;
         let rows = delta.num_rows();
-        let shards = rows_by_shard(rows, &keys.hashes, shards);
+        let shards = hash::rows_by_shard(rows, &keys.hashes, shards);
         if layout.append_only && delta.weights.is_some() {
             return Err(EngineError::internal(
                 "a delta of an append-only input has weights",
@@ -77,31 +77,6 @@ impl Prepared {
 impl Windows {
     /// The rows that are not late; `None` if that is all of them.
     fn in_time(&self, delta: &Delta, closed_to: i64) -> Result<Option<Delta>, EngineError> {
-        let column = delta
-            .batch
-            .column(self.column)
-            .as_primitive_opt::<TimestampMicrosecondType>();
-        let column = column.ok_or_else(|| EngineError::internal("a window column is no timestamp"))?;
-        let last_late = closed_to.saturating_sub(self.add_us);
-        let values = column.values();
-        if values.iter().all(|window| *window > last_late) {
-            return Ok(None);
-        }
-        let in_time = |row: usize| values[row] > last_late || column.is_null(row);
-        let mask = stateless::mask(delta.num_rows(), in_time);
-        stateless::keep(&mask, delta).map(Some)
+        stateless::in_time(delta, self.column, closed_to.saturating_sub(self.add_us))
     }
-}
-
-fn rows_by_shard(rows: usize, hashes: &[u64], shards: usize) -> Vec<Vec<u32>> {
-    let rows = u32::try_from(rows).expect("a batch has fewer than 2^32 rows");
-    if shards == 1 {
-        return vec![(0..rows).collect()];
-    }
-    let count = u32::try_from(shards).expect("there are few shards");
-    let mut by_shard = vec![Vec::with_capacity(rows as usize / shards * 5 / 4 + 8); shards];
-    for (row, hash) in (0..rows).zip(hashes) {
-        by_shard[hash::shard(*hash, count) as usize].push(row);
-    }
-    by_shard
 }

@@ -13,6 +13,7 @@
 //! | 1 + n | group, value | version, how often aggregate n has it (DISTINCT, retractable min and max) |
 
 mod accumulator;
+mod collected;
 mod distinct;
 mod extreme;
 mod floats;

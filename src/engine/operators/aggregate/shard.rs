@@ -59,10 +59,7 @@ impl Shard {
         let accumulators = layout
             .calls
             .iter()
-            .map(|call| {
-                let argument = call.argument.map(|column| input.field(column).data_type());
-                accumulator::accumulator(call, argument, layout.append_only)
-            })
+            .map(|call| accumulator::accumulator(call, input, layout.append_only))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             table: GroupTable::new(&layout.key),

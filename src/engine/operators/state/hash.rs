@@ -35,3 +35,17 @@ pub(crate) fn shard(hash: u64, shards: u32) -> u32 {
     let middle = (hash >> 24) & 0xffff_ffff;
     ((middle * u64::from(shards)) >> 32) as u32
 }
+
+/// Which of `rows` rows with these hashes belong to each of `shards`. One shard takes all rows, whatever their hashes.
+pub(crate) fn rows_by_shard(rows: usize, hashes: &[u64], shards: usize) -> Vec<Vec<u32>> {
+    let rows = u32::try_from(rows).expect("a batch has fewer than 2^32 rows");
+    if shards == 1 {
+        return vec![(0..rows).collect()];
+    }
+    let count = u32::try_from(shards).expect("there are few shards");
+    let mut by_shard = vec![Vec::with_capacity(rows as usize / shards * 5 / 4 + 8); shards];
+    for (row, hash) in (0..rows).zip(hashes) {
+        by_shard[shard(*hash, count) as usize].push(row);
+    }
+    by_shard
+}

@@ -98,14 +98,14 @@ fn result(call: &AggregateCall, rows: &BTreeMap<Row, i64>) -> String {
         values.iter_mut().for_each(|(_, weight)| *weight = 1);
     }
     let count: i64 = values.iter().map(|(_, weight)| weight).sum();
-    match call.function {
+    match &call.function {
         AggregateFunction::Count => count.to_string(),
         AggregateFunction::Min => text(values.iter().map(|(value, _)| value).min(), argument),
         AggregateFunction::Max => text(values.iter().map(|(value, _)| value).max(), argument),
         _ if count == 0 => "NULL".to_owned(),
         function if argument == FLOAT => {
             let sum = float_sum(&values);
-            let shown = if function == AggregateFunction::Sum {
+            let shown = if *function == AggregateFunction::Sum {
                 sum
             } else {
                 sum / count as f64
@@ -120,7 +120,7 @@ fn result(call: &AggregateCall, rows: &BTreeMap<Row, i64>) -> String {
                     _ => panic!("only numbers are summed"),
                 })
                 .sum();
-            if function == AggregateFunction::Sum {
+            if *function == AggregateFunction::Sum {
                 return text(Some(&Value::Number(sum)), argument);
             }
             let factor = 10i128.pow(if argument == DECIMAL { 14 } else { 16 });

@@ -193,7 +193,7 @@ fn data_type(column: usize) -> DataType {
 
 /// A call with the type that the planner gives it.
 pub(super) fn call(function: AggregateFunction, argument: Option<usize>) -> AggregateCall {
-    let result_type = match (function, argument.map(data_type)) {
+    let result_type = match (&function, argument.map(data_type)) {
         (AggregateFunction::Count, _) | (_, None) => DataType::Int64,
         (AggregateFunction::Min | AggregateFunction::Max, Some(own)) => own,
         (_, Some(DataType::Float64)) => DataType::Float64,

@@ -1,0 +1,329 @@
+//! Subqueries in expressions, brought into the forms that DataFusion turns into joins without losing what NULL means.
+//!
+//! ```text
+//! x IN (S)      as a whole condition   stays: NULL keeps no row, as false does
+//! x NOT IN (S)  as a whole condition   NOT EXISTS (S has x) AND NOT EXISTS (S has a NULL, or anything if x is NULL)
+//! x IN (S)      anywhere else          CASE WHEN EXISTS (S has x) THEN true WHEN EXISTS (… NULL …) THEN NULL ELSE false END
+//! EXISTS (S)    in a list of columns   (SELECT count(*) FROM S) > 0
+//! (S)           without outer columns  S under a [`SingleRowNode`], unless it has one row at most as it is
+//! ```
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{
+    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
+};
+use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{
+    Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, UserDefinedLogicalNodeCore, lit, not,
+    when,
+};
+
+use crate::SqlError;
+use crate::plan::translate::external;
+
+/// Name of the column of a subquery of IN, under an alias of its own.
+const VALUE: &str = "value";
+
+/// Rewrites IN and EXISTS where they stand within other expressions.
+///
+/// # Errors
+/// What DataFusion finds wrong with the rewritten plan.
+pub(crate) fn three_valued(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    rewritten(plan, false)
+}
+
+/// Rewrites subqueries of streaming queries: NOT IN as a condition, and subqueries that stand for a value.
+///
+/// # Errors
+/// What DataFusion finds wrong with the rewritten plan.
+pub(crate) fn streaming(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    rewritten(plan, true)
+}
+
+/// Refuses subqueries that no rule has turned into a join.
+///
+/// # Errors
+/// FeatureNotSupported, which names the construct.
+pub(crate) fn refuse_rest(plan: &LogicalPlan) -> Result<(), SqlError> {
+    let found = plan.apply(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                let what = match expr {
+                    Expr::InSubquery(_) => "IN with a subquery in this place",
+                    Expr::Exists(_) => "EXISTS in this place",
+                    Expr::ScalarSubquery(_) => "a subquery of this form in an expression",
+                    Expr::OuterReferenceColumn(..) => "a subquery that reads outer columns in this way",
+                    _ => return Ok(TreeNodeRecursion::Continue),
+                };
+                let error = SqlError::unsupported(format!("{what} in a streaming query"));
+                Err(external(error.with_hint("Write it as a join.")))
+            })
+        })
+    });
+    found.map(drop).map_err(crate::plan::translate::translate)
+}
+
+struct Rewriting {
+    is_streaming: bool,
+    aliases: Cell<usize>,
+}
+
+fn rewritten(plan: LogicalPlan, is_streaming: bool) -> PlanResult<LogicalPlan> {
+    let rewriting = Rewriting {
+        is_streaming,
+        aliases: Cell::new(0),
+    };
+    let plan = plan.transform_up_with_subqueries(|node| {
+        if !has_subquery(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        match node {
+            LogicalPlan::Filter(filter) => rewriting.filter(filter).map(Transformed::yes),
+            other => rewriting.expressions(other).map(Transformed::yes),
+        }
+    });
+    plan.map(|plan| plan.data)
+}
+
+fn has_subquery(node: &LogicalPlan) -> PlanResult<bool> {
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= contains_subquery(expr)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+fn contains_subquery(expr: &Expr) -> PlanResult<bool> {
+    expr.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_)
+        ))
+    })
+}
+
+impl Rewriting {
+    fn filter(&self, filter: Filter) -> PlanResult<LogicalPlan> {
+        let schema = Arc::clone(filter.input.schema());
+        let conditions = split_conjunction(&filter.predicate)
+            .into_iter()
+            .map(|condition| match negated_in(condition) {
+                Some(own) if self.is_streaming => self.not_in(own, &schema),
+                Some(_) => Ok(condition.clone()),
+                None if matches!(condition, Expr::InSubquery(_) | Expr::Exists(_)) => Ok(condition.clone()),
+                None => self.expression(condition.clone(), &schema, false),
+            })
+            .collect::<PlanResult<Vec<_>>>()?;
+        let predicate = conjunction(conditions).unwrap_or_else(|| lit(true));
+        Filter::try_new(predicate, filter.input).map(LogicalPlan::Filter)
+    }
+
+    fn expressions(&self, node: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let mut schema = DFSchema::empty();
+        for input in node.inputs() {
+            schema.merge(input.schema());
+        }
+        let names = NamePreserver::new(&node);
+        let node = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = self.expression(expr, &schema, true)?;
+            Ok(Transformed::yes(name.restore(expr)))
+        })?;
+        node.data.recompute_schema()
+    }
+
+    /// Rewrites what stands within an expression. `counted` says that EXISTS cannot stay, as in a list of columns.
+    fn expression(&self, expr: Expr, schema: &DFSchema, counted: bool) -> PlanResult<Expr> {
+        let expr = expr.transform_up(|expr| match expr {
+            Expr::InSubquery(own) if !contains_subquery(&own.expr)? => {
+                self.in_any_place(&own, schema).map(Transformed::yes)
+            }
+            Expr::ScalarSubquery(own) if self.is_streaming => {
+                Ok(Transformed::yes(Expr::ScalarSubquery(single_row(own)?)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        if !counted {
+            return Ok(expr.data);
+        }
+        let expr = expr.data.transform_up(|expr| match expr {
+            Expr::Exists(own) => counted_rows(own).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(expr.data)
+    }
+
+    fn in_any_place(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
+        let [has_value, has_null] = self.matches(own, schema)?;
+        when(exists(has_value, false), lit(!own.negated))
+            .when(exists(has_null, false), lit(ScalarValue::Boolean(None)))
+            .otherwise(lit(own.negated))
+    }
+
+    fn not_in(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
+        if contains_subquery(&own.expr)? {
+            return Ok(Expr::InSubquery(own.clone()));
+        }
+        let [has_value, has_null] = self.matches(own, schema)?;
+        Ok(exists(has_value, true).and(exists(has_null, true)))
+    }
+
+    /// The rows of the subquery that are equal to the expression, and those for which that is NULL.
+    fn matches(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<[Subquery; 2]> {
+        let outer = own.expr.as_ref().clone().transform_up(|expr| match expr {
+            Expr::Column(column) => {
+                let field = Arc::clone(schema.field_from_column(&column)?);
+                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        let outer = outer.data;
+        let mut outer_columns = own.subquery.outer_ref_columns.clone();
+        outer.apply(|expr| {
+            if matches!(expr, Expr::OuterReferenceColumn(..)) && !outer_columns.contains(expr) {
+                outer_columns.push(expr.clone());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let subquery = |plan: LogicalPlan, outer_ref_columns: Vec<Expr>| Subquery {
+            subquery: Arc::new(plan),
+            outer_ref_columns,
+            spans: own.subquery.spans.clone(),
+        };
+        let (values, value) = self.values(own)?;
+        let has_value = LogicalPlanBuilder::from(values)
+            .filter(value.eq(outer.clone()))?
+            .build()?;
+        let (values, value) = self.values(own)?;
+        let has_null = if own.subquery.outer_ref_columns.is_empty() {
+            // There are two such rows at most, so that each outer row has few to look at.
+            let alias = self.alias();
+            let is_null = LogicalPlanBuilder::from(values)
+                .project(vec![value.is_null().alias(VALUE)])?
+                .distinct()?
+                .alias(alias.as_str())?
+                .build()?;
+            let is_null_column = Expr::Column(Column::new(Some(alias), VALUE));
+            LogicalPlanBuilder::from(is_null).filter(is_null_column.or(outer.is_null()))?
+        } else {
+            LogicalPlanBuilder::from(values).filter(value.is_null().or(outer.is_null()))?
+        };
+        Ok([
+            subquery(has_value, outer_columns.clone()),
+            subquery(has_null.build()?, outer_columns),
+        ])
+    }
+
+    /// The subquery under an alias that nothing else has, and its column.
+    fn values(&self, own: &InSubquery) -> PlanResult<(LogicalPlan, Expr)> {
+        let plan = own.subquery.subquery.as_ref().clone();
+        let column = plan.schema().columns().into_iter().next();
+        let column = column.ok_or_else(|| DataFusionError::Internal("IN reads no column".into()))?;
+        let alias = self.alias();
+        let values = LogicalPlanBuilder::from(plan)
+            .project(vec![Expr::Column(column).alias(VALUE)])?
+            .alias(alias.as_str())?
+            .build()?;
+        Ok((values, Expr::Column(Column::new(Some(alias), VALUE))))
+    }
+
+    fn alias(&self) -> String {
+        self.aliases.set(self.aliases.get() + 1);
+        format!("__in_{}", self.aliases.get())
+    }
+}
+
+/// The IN of a condition that is NOT IN.
+fn negated_in(condition: &Expr) -> Option<&InSubquery> {
+    match condition {
+        Expr::InSubquery(own) if own.negated => Some(own),
+        _ => None,
+    }
+}
+
+fn exists(subquery: Subquery, negated: bool) -> Expr {
+    Expr::Exists(Exists { subquery, negated })
+}
+
+fn counted_rows(own: Exists) -> PlanResult<Expr> {
+    let rows = LogicalPlanBuilder::from(own.subquery.subquery.as_ref().clone())
+        .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?
+        .build()?;
+    let subquery = Subquery {
+        subquery: Arc::new(rows),
+        ..own.subquery
+    };
+    let exists = Expr::ScalarSubquery(subquery).gt(lit(0_i64));
+    Ok(if own.negated { not(exists) } else { exists })
+}
+
+/// The subquery, under a check that it has one row at most where that is not known.
+fn single_row(own: Subquery) -> PlanResult<Subquery> {
+    let plan = own.subquery.as_ref();
+    if !own.outer_ref_columns.is_empty() || plan.max_rows().is_some_and(|rows| rows <= 1) {
+        return Ok(own);
+    }
+    let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+    let checked = LogicalPlan::Extension(Extension {
+        node: Arc::new(SingleRowNode { input: plan.clone() }),
+    });
+    let checked = LogicalPlanBuilder::from(checked).project(columns)?.build()?;
+    Ok(Subquery {
+        subquery: Arc::new(checked),
+        ..own
+    })
+}
+
+/// The rows of its input, of which there is one at most.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct SingleRowNode {
+    /// The input.
+    pub(crate) input: LogicalPlan,
+}
+
+impl PartialOrd for SingleRowNode {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for SingleRowNode {
+    fn name(&self) -> &'static str {
+        "SingleRow"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("SingleRow")
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> PlanResult<Self> {
+        let input = inputs.into_iter().next();
+        let input = input.ok_or_else(|| DataFusionError::Internal("a single row needs an input".into()))?;
+        Ok(Self { input })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+}

@@ -1,0 +1,118 @@
+//! Walks through the text of a query. Every walk goes through the one pair of visitors here: each further type of visitor
+//! would be another copy of sqlparser's whole traversal in the program, some 400 functions.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectName, Query, Select, TableFactor, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+use crate::SqlError;
+
+/// What a walk meets, outer parts before inner ones.
+pub(crate) enum Part<'a> {
+    /// A query, before what is in it.
+    Query(&'a Query),
+    /// All of a query has been met.
+    QueryEnd,
+    /// A SELECT, before what is in it.
+    Select(&'a Select),
+    /// A relation in FROM, before what is in it.
+    TableFactor(&'a TableFactor),
+    /// The name of a relation.
+    Relation(&'a ObjectName),
+    /// An expression, before what is in it.
+    Expr(&'a Expr),
+    /// All of an expression has been met.
+    ExprEnd,
+}
+
+/// Whether a walk goes on; it breaks off with an error.
+pub(crate) type Flow = ControlFlow<Box<SqlError>>;
+
+/// Shows every part of `ast` to `see`.
+///
+/// # Errors
+/// The error with which `see` breaks off.
+pub(crate) fn walk(ast: &impl Visit, see: &mut dyn FnMut(Part<'_>) -> Flow) -> Result<(), SqlError> {
+    match ast.visit(&mut Walk { see }) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Lets `see` change every expression of `ast`, outer ones first.
+///
+/// # Errors
+/// The error with which `see` breaks off.
+pub(crate) fn walk_mut(
+    ast: &mut impl VisitMut,
+    see: &mut dyn FnMut(&mut Expr) -> Flow,
+) -> Result<(), SqlError> {
+    match ast.visit(&mut WalkMut { see }) {
+        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Names of the relations that a query reads, in the order of the text, as they are written.
+#[must_use]
+pub fn relations(query: &Query) -> Vec<ObjectName> {
+    let mut names = Vec::new();
+    let walked = walk(query, &mut |part| {
+        if let Part::Relation(name) = part {
+            names.push(name.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    names
+}
+
+struct Walk<'f> {
+    see: &'f mut dyn FnMut(Part<'_>) -> Flow,
+}
+
+impl Visitor for Walk<'_> {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_query(&mut self, query: &Query) -> Flow {
+        (self.see)(Part::Query(query))
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> Flow {
+        (self.see)(Part::QueryEnd)
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> Flow {
+        (self.see)(Part::Select(select))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> Flow {
+        (self.see)(Part::TableFactor(factor))
+    }
+
+    fn pre_visit_relation(&mut self, name: &ObjectName) -> Flow {
+        (self.see)(Part::Relation(name))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> Flow {
+        (self.see)(Part::Expr(expr))
+    }
+
+    fn post_visit_expr(&mut self, _expr: &Expr) -> Flow {
+        (self.see)(Part::ExprEnd)
+    }
+}
+
+struct WalkMut<'f> {
+    see: &'f mut dyn FnMut(&mut Expr) -> Flow,
+}
+
+impl VisitorMut for WalkMut<'_> {
+    type Break = Box<SqlError>;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
+        (self.see)(expr)
+    }
+}

@@ -1,0 +1,224 @@
+//! [`Shard`]: the rows of one part of the keys, and how a step changes them.
+
+use std::sync::Arc;
+
+use super::input::Prepared;
+use super::layout::{LEFT, Layout, RIGHT, SIDES};
+use super::output::Part;
+use super::work::{Entry, Work};
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement};
+use crate::engine::operators::state::group_table::Probed;
+use crate::engine::operators::state::row_set::Cell;
+
+/// Stands for the keys that match nothing; no slot of theirs exists.
+const UNMATCHED: u32 = u32::MAX;
+
+/// Pairs, and rows, after which what was gathered is worked off.
+const GATHERED_PAIRS_MAX: usize = 1 << 16;
+const GATHERED_ROWS_MAX: usize = 1 << 16;
+
+/// Rows of both sides by key.
+pub(super) struct Shard {
+    rows: Arrangement,
+    probed: Probed,
+}
+
+/// The net change of a row in a step.
+#[derive(Debug, Clone, Copy)]
+struct RowDelta {
+    slot: u32,
+    batch: u32,
+    row: u32,
+    weight: i64,
+}
+
+impl Shard {
+    /// No rows.
+    pub(super) fn new(layout: &Layout) -> Self {
+        Self {
+            rows: Arrangement::new(&layout.key, SIDES, layout.closing_add_us.is_some()),
+            probed: Probed::default(),
+        }
+    }
+
+    /// Takes the rows of a step that belong to shard `number`, which is this one; lets keys go whose time is up to
+    /// `close_through`. Gives what changed.
+    ///
+    /// # Errors
+    /// A condition that fails on a pair.
+    pub(super) fn step(
+        &mut self,
+        layout: &Layout,
+        prepared: &[Prepared],
+        number: usize,
+        close_through: Option<i64>,
+    ) -> Result<Vec<Part>, EngineError> {
+        let deltas = [
+            self.net(prepared, LEFT, number),
+            self.net(prepared, RIGHT, number),
+        ];
+        let mut parts = Vec::new();
+        let mut work = Work::default();
+        let mut rest = [&deltas[LEFT][..], &deltas[RIGHT][..]];
+        while let Some(slot) = rest.iter().filter_map(|rows| rows.first()).map(|d| d.slot).min() {
+            let own = rest.map(|rows| rows.split_at(rows.partition_point(|delta| delta.slot == slot)));
+            rest = own.map(|(_, rest)| rest);
+            self.gather((layout, prepared), slot, own.map(|(own, _)| own), &mut work)?;
+            if work.pairs.len() >= GATHERED_PAIRS_MAX || work.num_rows() >= GATHERED_ROWS_MAX {
+                self.finish(layout, &mut work, &mut parts)?;
+            }
+        }
+        self.finish(layout, &mut work, &mut parts)?;
+        if let Some(through) = close_through {
+            self.rows.close(through);
+        }
+        Ok(parts)
+    }
+
+    /// The net change of each row of a side, by slot and bytes; keys get their slots.
+    fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
+        let mut all: Vec<RowDelta> = Vec::new();
+        for (batch, own) in (0u32..).zip(prepared).filter(|(_, own)| own.side == side) {
+            let delta = |slot: u32, row: u32| RowDelta {
+                slot,
+                batch,
+                row,
+                weight: own.weight(row),
+            };
+            self.rows.find(&own.keys, &own.shards[number], &mut self.probed);
+            let found = own.shards[number].iter().zip(&self.probed.slots);
+            all.extend(found.map(|(row, slot)| delta(*slot, *row)));
+            let unmatched = own.unmatched.get(number).into_iter().flatten();
+            all.extend(unmatched.map(|row| delta(UNMATCHED, *row)));
+        }
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        all.sort_unstable_by(|left, right| {
+            let by_bytes = || bytes(left).cmp(bytes(right));
+            left.slot.cmp(&right.slot).then_with(by_bytes)
+        });
+        all.dedup_by(|next, first| {
+            let same = next.slot == first.slot && bytes(next) == bytes(first);
+            if same {
+                first.weight += next.weight;
+            }
+            same
+        });
+        all.retain(|delta| delta.weight != 0);
+        all
+    }
+
+    /// Notes the changed rows of a key, the rows that they may match, and the pairs to be looked at.
+    fn gather(
+        &self,
+        (layout, prepared): (&Layout, &[Prepared]),
+        slot: u32,
+        deltas: [&[RowDelta]; SIDES],
+        work: &mut Work,
+    ) -> Result<(), EngineError> {
+        let first = [work.rows[LEFT].len(), work.rows[RIGHT].len()];
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        for (side, deltas) in deltas.iter().enumerate() {
+            for delta in deltas.iter() {
+                let entry = self.changed(side, delta, bytes(delta))?;
+                work.rows[side].push(entry);
+            }
+        }
+        if slot == UNMATCHED {
+            return Ok(());
+        }
+        let changed_right = work.rows[RIGHT].len();
+        let before = [self.rows.total(LEFT, slot), self.rows.total(RIGHT, slot)];
+        let change = deltas.map(|deltas| deltas.iter().map(|delta| delta.weight).sum::<i64>());
+        let after = [before[LEFT] + change[LEFT], before[RIGHT] + change[RIGHT]];
+        for side in [LEFT, RIGHT] {
+            let other = 1 - side;
+            let flips = layout.sides[side].counts_matches && (before[other] == 0) != (after[other] == 0);
+            if flips || (layout.needs_pairs() && !deltas[other].is_empty()) {
+                let mut changed = deltas[side].iter().map(bytes).peekable();
+                for (row, cell) in self.rows.rows(side, slot).iter() {
+                    while changed.next_if(|bytes| *bytes < row.as_ref()).is_some() {}
+                    if changed.next_if(|bytes| *bytes == row.as_ref()).is_none() {
+                        work.rows[side].push(Entry::unchanged(slot, row, cell));
+                    }
+                }
+            }
+        }
+        if layout.condition.is_none() {
+            for side in [LEFT, RIGHT] {
+                for entry in &mut work.rows[side][first[side]..] {
+                    (entry.matches_before, entry.matches) = (before[1 - side], after[1 - side]);
+                }
+            }
+        }
+        if layout.needs_pairs() {
+            work.pair(first, changed_right, layout.condition.is_some());
+        }
+        Ok(())
+    }
+
+    /// A changed row with how often it was there and is.
+    fn changed(&self, side: usize, delta: &RowDelta, bytes: &[u8]) -> Result<Entry, EngineError> {
+        if delta.slot == UNMATCHED {
+            // Nobody keeps such a row, and nobody needs to know how often it is there.
+            let before = (-delta.weight).max(0);
+            return Ok(Entry::changed(UNMATCHED, Arc::from(bytes), before, delta.weight));
+        }
+        let (row, count) = match self.rows.rows(side, delta.slot).get(bytes) {
+            Some((row, cell)) => (Arc::clone(row), cell.count),
+            None => (Arc::from(bytes), 0),
+        };
+        if count + delta.weight < 0 {
+            return Err(EngineError::internal("a row is taken away that is not there")
+                .with_detail("A join was given a change that does not fit its state."));
+        }
+        Ok(Entry::changed(delta.slot, row, count, delta.weight))
+    }
+
+    /// Works off what was gathered: pairs and rows go to the output, changed rows to the state.
+    fn finish(&mut self, layout: &Layout, work: &mut Work, parts: &mut Vec<Part>) -> Result<(), EngineError> {
+        work.finish(layout, parts)?;
+        for side in [LEFT, RIGHT] {
+            let notes = layout.notes_matches(side);
+            for entry in work.rows[side].drain(..) {
+                if entry.slot == UNMATCHED {
+                    continue;
+                }
+                if entry.is_changed || (notes && entry.matches != entry.matches_before) {
+                    let cell = Cell {
+                        count: entry.count,
+                        note: if notes { entry.matches } else { 0 },
+                    };
+                    self.rows.set(side, entry.slot, &entry.row, cell);
+                }
+            }
+        }
+        work.pairs.clear();
+        Ok(())
+    }
+
+    /// Whether keys were let go since the last freeze.
+    pub(super) fn has_closed(&self) -> bool {
+        self.rows.has_closed()
+    }
+
+    /// What changed since the last freeze.
+    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
+        self.rows.freeze()
+    }
+
+    /// The rows, to be loaded.
+    pub(super) fn arrangement(&mut self) -> &mut Arrangement {
+        &mut self.rows
+    }
+
+    /// Rows in state.
+    pub(super) fn state_rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of memory.
+    pub(super) fn state_bytes(&self) -> usize {
+        self.rows.bytes() + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
+    }
+}

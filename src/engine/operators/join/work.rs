@@ -1,0 +1,306 @@
+//! [`Work`]: changed rows, the rows that they may match, and the pairs of them, worked off in whole columns.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray};
+use arrow::compute::take;
+use highwater_sql::stream_plan::JoinKind;
+
+use super::layout::{Condition, LEFT, Layout, RIGHT, SIDES};
+use super::output::{Part, Pool};
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::row_set::Cell;
+
+/// Pairs whose condition is evaluated together.
+const PAIRS: usize = 8192;
+
+/// What a part of a step has to do.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// Rows of each side: no row stands there twice.
+    pub(super) rows: [Vec<Entry>; SIDES],
+    /// Places of a left and of a right row with the same key, at least one of them changed.
+    pub(super) pairs: Vec<(u32, u32)>,
+}
+
+/// A row in a step.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) slot: u32,
+    pub(super) row: Arc<[u8]>,
+    /// How often it is there.
+    pub(super) count: i64,
+    /// How often it was there.
+    count_before: i64,
+    pub(super) is_changed: bool,
+    /// How many matches it has.
+    pub(super) matches: i64,
+    /// How many it had.
+    pub(super) matches_before: i64,
+    /// Change of how often it is in the output beside NULLs, as far as that comes from pairs with a row of NULLs.
+    beside_nulls: i64,
+}
+
+impl Entry {
+    /// A row that was there `before` times.
+    pub(super) fn changed(slot: u32, row: Arc<[u8]>, before: i64, weight: i64) -> Self {
+        Self {
+            slot,
+            row,
+            count: before + weight,
+            count_before: before,
+            is_changed: true,
+            matches: 0,
+            matches_before: 0,
+            beside_nulls: 0,
+        }
+    }
+
+    /// A row whose matches may change.
+    pub(super) fn unchanged(slot: u32, row: &Arc<[u8]>, cell: Cell) -> Self {
+        Self {
+            slot,
+            row: Arc::clone(row),
+            count: cell.count,
+            count_before: cell.count,
+            is_changed: false,
+            matches: cell.note,
+            matches_before: cell.note,
+            beside_nulls: 0,
+        }
+    }
+
+    /// Takes note of a match with a row.
+    fn matched(&mut self, other: (i64, i64)) {
+        let (before, now) = other;
+        if self.is_changed {
+            self.matches_before += before;
+            self.matches += now;
+        } else {
+            // Its matches with unchanged rows are counted already.
+            self.matches += now - before;
+        }
+    }
+
+    fn counts(&self) -> (i64, i64) {
+        (self.count_before, self.count)
+    }
+
+    /// Change of how often the row is in the output without a match, and with one.
+    fn change_alone(&self) -> (i64, i64) {
+        let without = |count: i64, matches: i64| if matches == 0 { count } else { 0 };
+        let (before, now) = self.counts();
+        let unmatched = without(now, self.matches) - without(before, self.matches_before);
+        (unmatched, now - before - unmatched)
+    }
+}
+
+/// Change of how often a pair is there.
+fn pair_weight(left: (i64, i64), right: (i64, i64)) -> Result<i64, EngineError> {
+    let before = left.0.checked_mul(right.0);
+    let now = left.1.checked_mul(right.1);
+    let weight = before.zip(now).and_then(|(before, now)| now.checked_sub(before));
+    weight.ok_or_else(|| EngineError::new("22003", "a join has more than 2^63 equal rows"))
+}
+
+impl Work {
+    /// How many rows were gathered.
+    pub(super) fn num_rows(&self) -> usize {
+        self.rows[LEFT].len() + self.rows[RIGHT].len()
+    }
+
+    /// Notes the pairs of a key whose rows stand from `first` on, the changed right ones up to `changed_right`. Without a
+    /// condition, pairs whose weight stays as it is are left out.
+    pub(super) fn pair(&mut self, first: [usize; SIDES], changed_right: usize, has_condition: bool) {
+        let [lefts, rights] = &self.rows;
+        let number = |at: usize| u32::try_from(at).expect("a step has fewer than 2^32 rows of a key");
+        let product = |left: i64, right: i64| i128::from(left) * i128::from(right);
+        for (left, entry) in lefts.iter().enumerate().skip(first[LEFT]) {
+            let l = entry.counts();
+            let until = if entry.is_changed {
+                rights.len()
+            } else {
+                changed_right
+            };
+            for (right, entry) in rights[..until].iter().enumerate().skip(first[RIGHT]) {
+                let r = entry.counts();
+                if has_condition || product(l.0, r.0) != product(l.1, r.1) {
+                    self.pairs.push((number(left), number(right)));
+                }
+            }
+        }
+    }
+
+    /// Appends what changes in the output to `parts`.
+    ///
+    /// # Errors
+    /// A condition that fails on a pair.
+    pub(super) fn finish(&mut self, layout: &Layout, parts: &mut Vec<Part>) -> Result<(), EngineError> {
+        let mut pools = [
+            Pool::new(self.rows[LEFT].len()),
+            Pool::new(self.rows[RIGHT].len()),
+        ];
+        let pairs = std::mem::take(&mut self.pairs);
+        for (left, right) in &pairs {
+            pools[LEFT].use_row(*left);
+            pools[RIGHT].use_row(*right);
+        }
+        for side in [LEFT, RIGHT]
+            .into_iter()
+            .filter(|side| layout.sides[*side].counts_matches)
+        {
+            // Without a condition the matches are known before; with one, any row may turn out to change.
+            let may_change = |entry: &Entry| layout.condition.is_some() || entry.change_alone() != (0, 0);
+            let rows = (0u32..).zip(&self.rows[side]);
+            rows.filter(|(_, entry)| may_change(entry))
+                .for_each(|(at, _)| pools[side].use_row(at));
+        }
+        for (side, pool) in pools.iter_mut().enumerate() {
+            pool.load(&layout.sides[side], |at| &self.rows[side][at as usize].row)?;
+        }
+        for some in pairs.chunks(PAIRS) {
+            self.match_pairs(layout, &pools, some, parts)?;
+        }
+        for side in [LEFT, RIGHT]
+            .into_iter()
+            .filter(|side| layout.sides[*side].counts_matches)
+        {
+            self.rows_alone(layout, &pools, side, parts)?;
+        }
+        Ok(())
+    }
+
+    /// Counts matches, and gives the pairs on.
+    fn match_pairs(
+        &mut self,
+        layout: &Layout,
+        pools: &[Pool; SIDES],
+        pairs: &[(u32, u32)],
+        parts: &mut Vec<Part>,
+    ) -> Result<(), EngineError> {
+        let holds = match &layout.condition {
+            Some(condition) => Some(evaluate(condition, pools, pairs)?),
+            None => None,
+        };
+        let (mut kept, mut weights) = (Vec::new(), Vec::new());
+        for (at, (left, right)) in pairs.iter().enumerate() {
+            if holds
+                .as_ref()
+                .is_some_and(|holds| !holds.value(at) || holds.is_null(at))
+            {
+                continue;
+            }
+            let [lefts, rights] = &mut self.rows;
+            let (l, r) = (&mut lefts[*left as usize], &mut rights[*right as usize]);
+            if holds.is_some() {
+                let (of_left, of_right) = (l.counts(), r.counts());
+                l.matched(of_right);
+                r.matched(of_left);
+            }
+            if !layout.emits_pairs() {
+                continue;
+            }
+            let weight = pair_weight(l.counts(), r.counts())?;
+            // A match that consists of NULLs looks like none at all: both are one row of the output.
+            if layout.sides[LEFT].shows_unmatched && layout.sides[RIGHT].is_all_null(&r.row) {
+                l.beside_nulls += weight;
+            } else if layout.sides[RIGHT].shows_unmatched && layout.sides[LEFT].is_all_null(&l.row) {
+                r.beside_nulls += weight;
+            } else if weight != 0 {
+                kept.push((Some(*left), Some(*right)));
+                weights.push(weight);
+            }
+        }
+        if !kept.is_empty() {
+            parts.push(Part::of_pairs(layout, pools, &kept, weights)?);
+        }
+        Ok(())
+    }
+
+    /// Gives on what becomes of the rows of a side alone.
+    fn rows_alone(
+        &self,
+        layout: &Layout,
+        pools: &[Pool; SIDES],
+        side: usize,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), EngineError> {
+        let (mut unmatched, mut matched) = (Rows::default(), Rows::default());
+        for (at, entry) in (0u32..).zip(&self.rows[side]) {
+            let (without, with) = entry.change_alone();
+            unmatched.push(at, without + entry.beside_nulls);
+            matched.push(at, with);
+        }
+        match layout.kind {
+            JoinKind::Inner => {}
+            JoinKind::Left | JoinKind::Full => {
+                let rows = unmatched.rows.iter().map(|at| match side {
+                    LEFT => (Some(*at), None),
+                    _ => (None, Some(*at)),
+                });
+                let rows: Vec<_> = rows.collect();
+                if !rows.is_empty() {
+                    parts.push(Part::of_pairs(layout, pools, &rows, unmatched.weights)?);
+                }
+            }
+            JoinKind::Semi => parts.extend(matched.part(layout, pools, None)?),
+            JoinKind::Anti => parts.extend(unmatched.part(layout, pools, None)?),
+            JoinKind::Mark => {
+                parts.extend(unmatched.part(layout, pools, Some(false))?);
+                parts.extend(matched.part(layout, pools, Some(true))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows and their weights, without those of weight 0.
+#[derive(Debug, Default)]
+struct Rows {
+    rows: Vec<u32>,
+    weights: Vec<i64>,
+}
+
+impl Rows {
+    fn push(&mut self, row: u32, weight: i64) {
+        if weight != 0 {
+            self.rows.push(row);
+            self.weights.push(weight);
+        }
+    }
+
+    fn part(
+        self,
+        layout: &Layout,
+        pools: &[Pool; SIDES],
+        mark: Option<bool>,
+    ) -> Result<Option<Part>, EngineError> {
+        if self.rows.is_empty() {
+            return Ok(None);
+        }
+        Part::of_left(layout, pools, &self.rows, mark, self.weights).map(Some)
+    }
+}
+
+/// For which pairs the condition holds; not for those for which it is NULL.
+fn evaluate(
+    condition: &Condition,
+    pools: &[Pool; SIDES],
+    pairs: &[(u32, u32)],
+) -> Result<BooleanArray, EngineError> {
+    let indices = [
+        pools[LEFT].indices(pairs.iter().map(|(left, _)| Some(*left))),
+        pools[RIGHT].indices(pairs.iter().map(|(_, right)| Some(*right))),
+    ];
+    let columns = condition
+        .columns
+        .iter()
+        .map(|(side, column)| take(pools[*side].column(*column), &indices[*side], None))
+        .collect::<Result<Vec<_>, _>>()?;
+    let batch = super::output::batch_of(&condition.schema, columns, pairs.len())?;
+    let holds = condition.expr.evaluate(&batch)?.into_array(pairs.len())?;
+    holds
+        .as_boolean_opt()
+        .cloned()
+        .ok_or_else(|| EngineError::internal(format!("a condition gave {} values", holds.data_type())))
+}

@@ -1,0 +1,189 @@
+//! What all shards know, and deltas on their way into them.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::ScalarBuffer;
+use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
+use datafusion::physical_expr::window::WindowExpr;
+use highwater_sql::stream_plan::{Over, Rank, Slice};
+use highwater_storage::KeyOrder;
+
+use crate::engine::codec::{KeyCodec, RowCodec};
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::operators::state::hash;
+use crate::engine::operators::state::key::{KeyBatch, KeyLayout};
+use crate::engine::operators::state::order;
+use crate::engine::operators::stateless;
+
+/// What all shards know.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) key: KeyLayout,
+    /// Partition columns of the input, in key order: the window column first.
+    key_columns: Vec<usize>,
+    order_columns: Vec<usize>,
+    orders: Vec<KeyOrder>,
+    places: KeyCodec,
+    /// The columns of the input.
+    pub(super) rows: RowCodec,
+    pub(super) input: SchemaRef,
+    pub(super) functions: Vec<Arc<dyn WindowExpr>>,
+    /// The results of the functions.
+    pub(super) values: RowCodec,
+    pub(super) value_types: Vec<DataType>,
+    pub(super) slice: Slice,
+    /// The column that closes a partition, and what leads from it to the time when it does (µs).
+    pub(super) closing: Option<(usize, i64)>,
+    pub(super) emit_on_close: bool,
+    /// Whether rows behind the slice are let go, because they can never come into it.
+    pub(super) prunes: bool,
+    pub(super) output: SchemaRef,
+}
+
+/// Rows ready to be put into their partitions.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) keys: KeyBatch,
+    bytes: Vec<u8>,
+    /// Where each row ends.
+    ends: Vec<usize>,
+    weights: Option<ScalarBuffer<i64>>,
+    /// The rows of each shard.
+    pub(super) shards: Vec<Vec<u32>>,
+}
+
+impl Layout {
+    pub(super) fn try_new(
+        over: &Over,
+        input: &SchemaRef,
+        append_only: bool,
+        output: SchemaRef,
+    ) -> Result<Self, EngineError> {
+        let mut key_columns = over.partition.clone();
+        if let Some(closing) = over.closing {
+            key_columns[..=closing.group].rotate_right(1);
+        }
+        let closing = over
+            .closing
+            .map(|closing| (over.partition[closing.group], closing.add_us));
+        if let Some((column, _)) = closing
+            && !matches!(
+                input.field(column).data_type(),
+                DataType::Timestamp(TimeUnit::Microsecond, _)
+            )
+        {
+            return Err(EngineError::internal(
+                "a partition closes by a column that is no time",
+            ));
+        }
+        let order_columns: Vec<usize> = over.order.iter().map(|key| key.column).collect();
+        let value_types = types(&output, input.fields().len()..output.fields().len());
+        let all = Slice {
+            rank: Rank::RowNumber,
+            skip: 0,
+            take: None,
+        };
+        let slice = over.slice.unwrap_or(all);
+        // What ranks say of the rows of the slice does not depend on rows behind it.
+        let ranks_only = over.functions.iter().all(|function| {
+            ["row_number", "rank", "dense_rank"].contains(&function.name().to_lowercase().as_str())
+        });
+        Ok(Self {
+            key: KeyLayout::new(types(input, key_columns.iter().copied()))?,
+            places: KeyCodec::new(&types(input, order_columns.iter().copied()))?,
+            rows: RowCodec::new(&types(input, 0..input.fields().len()))?,
+            values: RowCodec::new(&value_types)?,
+            key_columns,
+            order_columns,
+            orders: over.order.iter().map(order::key_order).collect(),
+            input: Arc::clone(input),
+            functions: over.functions.clone(),
+            value_types,
+            slice,
+            closing,
+            emit_on_close: over.emit_on_close,
+            prunes: append_only && ranks_only && slice.take.is_some(),
+            output,
+        })
+    }
+
+    /// The rank after the last one of the slice.
+    pub(super) fn end(&self) -> u64 {
+        self.slice
+            .take
+            .map_or(u64::MAX, |take| self.slice.skip.saturating_add(take))
+    }
+}
+
+fn types(schema: &Schema, columns: impl IntoIterator<Item = usize>) -> Vec<DataType> {
+    let columns = columns.into_iter();
+    columns
+        .map(|column| schema.field(column).data_type().clone())
+        .collect()
+}
+
+impl Prepared {
+    /// Prepares a delta for `shards` shards. Rows of partitions that closed at or before `closed_to` (µs) are late and
+    /// dropped.
+    ///
+    /// # Errors
+    /// Columns that are not of the planned types.
+    pub(super) fn of(
+        layout: &Layout,
+        delta: &Delta,
+        closed_to: Option<i64>,
+        shards: usize,
+    ) -> Result<Self, EngineError> {
+        let in_time = match (layout.closing, closed_to) {
+            (Some((column, add_us)), Some(closed_to)) => {
+                stateless::in_time(delta, column, closed_to.saturating_sub(add_us))?
+            }
+            _ => None,
+        };
+        let delta = in_time.as_ref().unwrap_or(delta);
+        let pick = |columns: &[usize]| -> Vec<ArrayRef> {
+            columns
+                .iter()
+                .map(|column| Arc::clone(delta.batch.column(*column)))
+                .collect()
+        };
+        let keys = layout.key.batch(&pick(&layout.key_columns))?;
+        let (places, columns) = (pick(&layout.order_columns), delta.batch.columns());
+        let (place, row_encoder) = (layout.places.encoder(&places)?, layout.rows.encoder(columns)?);
+        let rows = delta.num_rows();
+        let (mut bytes, mut ends) = (Vec::with_capacity(rows * 32), Vec::with_capacity(rows));
+        for row in 0..rows {
+            order::append_ordered(&place, &row_encoder, &layout.orders, row, &mut bytes)?;
+            ends.push(bytes.len());
+        }
+        let shards = hash::rows_by_shard(rows, &keys.hashes, shards);
+        Ok(Self {
+            keys,
+            bytes,
+            ends,
+            weights: delta.weights.clone(),
+            shards,
+        })
+    }
+
+    /// How many rows there are.
+    pub(super) fn num_rows(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The bytes of a row behind its place.
+    #[inline]
+    pub(super) fn row(&self, row: u32) -> &[u8] {
+        let row = row as usize;
+        let start = if row == 0 { 0 } else { self.ends[row - 1] };
+        &self.bytes[start..self.ends[row]]
+    }
+
+    /// The weight of a row.
+    #[inline]
+    pub(super) fn weight(&self, row: u32) -> i64 {
+        self.weights.as_ref().map_or(1, |weights| weights[row as usize])
+    }
+}

@@ -1,0 +1,179 @@
+//! The Over operator: the rows of each partition in order, for Top-N, `DISTINCT ON`, ranks and window functions.
+//!
+//! ```text
+//! deltas ─▶ late rows out ─▶ keys hashed, rows encoded behind their place ─▶ rows by shard
+//!     per shard, in parallel when there is enough to do:                           │
+//!     touched partitions: what they gave ─▶ rows in and out ─▶ what they give ─▶ the difference: −1, +1
+//! ```
+//!
+//! What a partition gives is found anew when one of its rows changes: the rows of the slice, with the window functions over
+//! them. Only what differs goes on. Where rows are only ever added, those behind the slice are not kept.
+//!
+//! State on disk (keys start with the window column, so that closed partitions are one range):
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | 0 | partition, place in the order, row, length of the place | version, how often it is there |
+
+mod layout;
+mod output;
+mod partition;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use arrow::datatypes::SchemaRef;
+use highwater_sql::stream_plan::Over;
+use highwater_storage::{CheckpointWriter, Snapshot};
+use rayon::prelude::*;
+
+use self::layout::{Layout, Prepared};
+use self::shard::{Shard, ShardOutput};
+use super::state::arrangement::{self, Closed, ClosedRange, FrozenArrangement};
+use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// Below so many rows a step runs on the pipeline's own thread.
+const PARALLEL_ROWS: usize = 4096;
+
+/// Orders rows by partition.
+pub(crate) struct OverOperator {
+    layout: Layout,
+    shards: Vec<Shard>,
+    closed: Closed,
+    stats: OperatorStats,
+}
+
+/// The state as of a freeze.
+struct FrozenOver {
+    closed: Option<ClosedRange>,
+    shards: Vec<FrozenArrangement>,
+}
+
+impl OverOperator {
+    /// An operator without rows; `shards` of them run in parallel. `append_only` says that its input only ever inserts.
+    ///
+    /// # Errors
+    /// Types that cannot be partitioned by, ordered or stored (`0A000`).
+    pub(crate) fn try_new(
+        over: &Over,
+        input: &SchemaRef,
+        append_only: bool,
+        output: SchemaRef,
+        shards: usize,
+    ) -> Result<Self, EngineError> {
+        let layout = Layout::try_new(over, input, append_only, output)?;
+        let shards = if over.partition.is_empty() {
+            1
+        } else {
+            shards.max(1)
+        };
+        let shards = (0..shards).map(|_| Shard::new(&layout)).collect();
+        Ok(Self {
+            layout,
+            shards,
+            closed: Closed::default(),
+            stats: OperatorStats::default(),
+        })
+    }
+
+    fn prepare(
+        &mut self,
+        context: &StepContext<'_>,
+        input: &Input<'_>,
+    ) -> Result<Vec<Prepared>, EngineError> {
+        let (layout, shards) = (&self.layout, self.shards.len());
+        let (closed_to, deltas) = (input.closed_to, input.deltas);
+        let prepare = |delta: &Delta| Prepared::of(layout, delta, closed_to, shards);
+        let rows: usize = deltas.iter().map(Delta::num_rows).sum();
+        let prepared: Vec<_> = if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
+            context
+                .shards
+                .install(|| deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
+        } else {
+            deltas.iter().map(prepare).collect::<Result<_, _>>()?
+        };
+        let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
+        self.stats.rows_in += rows as u64;
+        self.stats.late_rows += (rows - taken) as u64;
+        Ok(prepared)
+    }
+
+    fn run_shards(
+        &mut self,
+        context: &StepContext<'_>,
+        prepared: &[Prepared],
+        close_through: Option<i64>,
+    ) -> Result<Vec<ShardOutput>, EngineError> {
+        let layout = &self.layout;
+        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
+        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, close_through);
+        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
+            context
+                .shards
+                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
+        } else {
+            self.shards.iter_mut().enumerate().map(step).collect()
+        }
+    }
+}
+
+impl Operator for OverOperator {
+    fn step(&mut self, context: &StepContext<'_>, inputs: &[Input<'_>]) -> Result<Vec<Delta>, EngineError> {
+        let [input] = inputs else {
+            return Err(EngineError::internal("an ordering has one input"));
+        };
+        let prepared = self.prepare(context, input)?;
+        let close_through = match (self.layout.closing, input.watermark) {
+            (Some((_, add_us)), Some(watermark)) => Some(watermark.saturating_sub(add_us)),
+            _ => None,
+        };
+        let outputs = self.run_shards(context, &prepared, close_through)?;
+        self.closed.advance(close_through);
+        let deltas = output::merge(&self.layout, outputs)?;
+        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
+        Ok(deltas)
+    }
+
+    fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
+        let any_closed = self.shards.iter().any(Shard::has_closed);
+        let closed = if any_closed {
+            self.closed.take_range()
+        } else {
+            None
+        };
+        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
+        (closed.is_some() || !shards.is_empty())
+            .then(|| Box::new(FrozenOver { closed, shards }) as Box<dyn FrozenState>)
+    }
+
+    fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
+        let mut shards: Vec<_> = self.shards.iter_mut().map(Shard::arrangement).collect();
+        arrangement::restore(&self.layout.key, &mut shards, address, snapshot)
+    }
+
+    fn stats(&self) -> OperatorStats {
+        OperatorStats {
+            state_rows: self.shards.iter().map(|shard| shard.state_rows() as u64).sum(),
+            state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
+            ..self.stats
+        }
+    }
+}
+
+impl FrozenState for FrozenOver {
+    fn write(
+        self: Box<Self>,
+        address: StateAddress,
+        writer: &mut CheckpointWriter,
+    ) -> Result<(), EngineError> {
+        if let Some(closed) = self.closed {
+            closed.delete(1, address, writer);
+        }
+        for shard in self.shards {
+            shard.write(address, writer);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,544 @@
+//! [`Arrangement`]: the rows of one or several relations by key, and how often each is there; what joins rest on.
+//!
+//! ```text
+//! in memory   key ─▶ slot ─▶ for each relation { row ─▶ count, note }, rows in the order of their bytes
+//! changes     (slot, row, count and note after it), appended; a checkpoint takes them all and writes the last of each
+//! stored      one table per relation: key, row ─▶ version, count, note
+//! ```
+//!
+//! What a row is made of is up to the operator: bytes that sort as its order wants, if it has one. Where keys start with a
+//! window column, keys of closed windows are let go together, and deleted in the store as one range.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use highwater_storage::{CheckpointWriter, KeyWriter, Snapshot, TableId};
+
+use super::group_table::{FrozenKeys, GroupTable, Probed};
+use super::key::{KeyBatch, KeyForm, KeyLayout};
+use super::row_set::{Cell, RowSet, row_bytes};
+use super::slots::SlotSet;
+use super::sorted::{Sorted, Target};
+use super::stored::{self, StoredRows, VALUE_VERSION, for_each_batch, versioned};
+use super::varint;
+use crate::engine::error::EngineError;
+use crate::engine::operators::StateAddress;
+
+/// When the changes of a relation grow beyond this, those that a later one replaces are dropped.
+const CHANGES_MIN: usize = 1 << 16;
+
+/// Rows by key: one part of the keys, of all relations.
+#[derive(Debug)]
+pub(crate) struct Arrangement {
+    table: GroupTable,
+    relations: Vec<Relation>,
+    marks: Marks,
+    /// Slots by window column, where keys start with one.
+    windows: Option<BTreeMap<i64, Vec<u32>>>,
+    /// Whether there is one key only, which stays.
+    is_single: bool,
+}
+
+/// The rows of one relation.
+#[derive(Debug, Default)]
+struct Relation {
+    slots: Vec<RowSet>,
+    /// Sum of the counts of each slot.
+    totals: Vec<i64>,
+    changes: Vec<RowChange>,
+    changes_max: usize,
+    rows: usize,
+    heap_bytes: usize,
+}
+
+/// What is known of each slot.
+#[derive(Debug, Default)]
+struct Marks {
+    /// It has a key.
+    live: SlotSet,
+    /// It changed since the last freeze.
+    dirty: SlotSet,
+    /// Its window closed since the last freeze.
+    closed: SlotSet,
+}
+
+/// A row that changed.
+#[derive(Debug, Clone)]
+struct RowChange {
+    slot: u32,
+    row: Arc<[u8]>,
+    cell: Cell,
+}
+
+/// What changed in an arrangement since the last freeze.
+#[derive(Debug)]
+pub(crate) struct FrozenArrangement {
+    keys: FrozenKeys,
+    closed: SlotSet,
+    changes: Vec<Vec<RowChange>>,
+}
+
+/// Keys that are gone because their windows closed: after the first window column, if any, and through the second.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClosedRange {
+    after: Option<i64>,
+    through: i64,
+}
+
+/// How far windows have closed, in memory and in the store.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    through: Option<i64>,
+    deleted_through: Option<i64>,
+}
+
+impl Arrangement {
+    /// Of this many relations, without rows. `closes` says that keys start with a window column.
+    pub(crate) fn new(key: &KeyLayout, relations: usize, closes: bool) -> Self {
+        Self {
+            table: GroupTable::new(key),
+            relations: (0..relations).map(|_| Relation::new()).collect(),
+            marks: Marks::default(),
+            windows: closes.then(BTreeMap::new),
+            is_single: key.form() == KeyForm::Single,
+        }
+    }
+
+    /// Finds the slots of keys, with new ones where there are none yet.
+    pub(crate) fn find(&mut self, keys: &KeyBatch, rows: &[u32], probed: &mut Probed) {
+        probed.slots.clear();
+        probed.created.clear();
+        self.table.find_or_insert(keys, rows, probed);
+        if probed.created.is_empty() {
+            return;
+        }
+        let slots = self.table.slots_end();
+        for relation in &mut self.relations {
+            relation.grow(slots);
+        }
+        for slot in &probed.created {
+            self.marks.live.insert(*slot);
+            // A key that stays without rows is let go at the next freeze.
+            self.marks.dirty.insert(*slot);
+            if let Some(windows) = &mut self.windows
+                && let Some(window) = self.table.first_word(*slot)
+            {
+                windows.entry(window).or_default().push(*slot);
+            }
+        }
+    }
+
+    /// The rows of a key.
+    pub(crate) fn rows(&self, relation: usize, slot: u32) -> &RowSet {
+        &self.relations[relation].slots[slot as usize]
+    }
+
+    /// How many rows a key has, equal ones counted each.
+    pub(crate) fn total(&self, relation: usize, slot: u32) -> i64 {
+        self.relations[relation].totals[slot as usize]
+    }
+
+    /// Sets what is known of a row; a count of 0 removes it. What was known before.
+    pub(crate) fn set(&mut self, relation: usize, slot: u32, row: &Arc<[u8]>, cell: Cell) -> Cell {
+        self.marks.dirty.insert(slot);
+        self.relations[relation].set(slot, row, cell)
+    }
+
+    /// The slots of keys whose window column is at or before `through`, in the order of their windows.
+    pub(crate) fn closing(&self, through: i64) -> Vec<u32> {
+        let mut closing = Vec::new();
+        for (window, slots) in self.windows.iter().flat_map(|windows| windows.range(..=through)) {
+            let is_of = |slot: &&u32| {
+                self.marks.live.contains(**slot) && self.table.first_word(**slot) == Some(*window)
+            };
+            let mut own: Vec<u32> = slots.iter().filter(is_of).copied().collect();
+            // A slot that was emptied may stand here twice.
+            own.sort_unstable();
+            own.dedup();
+            closing.append(&mut own);
+        }
+        closing
+    }
+
+    /// Lets the keys go whose window column is at or before `through`.
+    pub(crate) fn close(&mut self, through: i64) {
+        let Some(windows) = &mut self.windows else {
+            return;
+        };
+        let mut closed = Vec::new();
+        while let Some(first) = windows.first_entry().filter(|first| *first.key() <= through) {
+            let (window, slots) = first.remove_entry();
+            for slot in slots {
+                // A slot that was emptied may belong to another window by now, or stand here twice.
+                if self.marks.live.contains(slot) && self.table.first_word(slot) == Some(window) {
+                    self.marks.live.remove(slot);
+                    self.marks.dirty.remove(slot);
+                    self.marks.closed.insert(slot);
+                    closed.push(slot);
+                }
+            }
+        }
+        self.discard(&closed);
+    }
+
+    /// Whether windows closed since the last freeze.
+    pub(crate) fn has_closed(&self) -> bool {
+        !self.marks.closed.is_empty()
+    }
+
+    /// What changed since the last freeze, but for closed windows.
+    pub(crate) fn freeze(&mut self) -> Option<FrozenArrangement> {
+        let closed = self.marks.closed.take();
+        let dirty = self.marks.dirty.take();
+        let changes: Vec<_> = self.relations.iter_mut().map(Relation::take_changes).collect();
+        let unchanged = closed.is_empty() && changes.iter().all(Vec::is_empty);
+        let keys = (!unchanged).then(|| self.table.freeze(&dirty));
+        self.let_empty_go(&dirty);
+        self.table.reuse_retired();
+        Some(FrozenArrangement {
+            keys: keys?,
+            closed,
+            changes,
+        })
+    }
+
+    /// How many different rows there are in all relations.
+    pub(crate) fn len(&self) -> usize {
+        self.relations.iter().map(|relation| relation.rows).sum()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        let marks = [&self.marks.live, &self.marks.dirty, &self.marks.closed];
+        let windows = self.windows.iter().flat_map(|windows| windows.values());
+        self.table.bytes()
+            + self.relations.iter().map(Relation::bytes).sum::<usize>()
+            + marks.iter().map(|set| set.bytes()).sum::<usize>()
+            + windows.map(|slots| slots.capacity() * 4 + 32).sum::<usize>()
+    }
+
+    fn let_empty_go(&mut self, dirty: &SlotSet) {
+        if self.is_single {
+            return;
+        }
+        let is_empty = |slot: &u32| {
+            self.relations
+                .iter()
+                .all(|own| own.slots[*slot as usize].is_empty())
+        };
+        let emptied: Vec<u32> = dirty.iter().filter(is_empty).collect();
+        for slot in &emptied {
+            self.marks.live.remove(*slot);
+        }
+        self.discard(&emptied);
+    }
+
+    /// Forgets keys. Their slots stay unused until the next freeze is over.
+    fn discard(&mut self, slots: &[u32]) {
+        self.table.remove(slots);
+        for relation in &mut self.relations {
+            slots.iter().for_each(|slot| relation.clear(*slot));
+        }
+    }
+}
+
+impl Relation {
+    fn new() -> Self {
+        Self {
+            changes_max: CHANGES_MIN,
+            ..Self::default()
+        }
+    }
+
+    fn grow(&mut self, slots: usize) {
+        if slots > self.slots.len() {
+            self.slots.resize_with(slots, RowSet::default);
+            self.totals.resize(slots, 0);
+        }
+    }
+
+    fn set(&mut self, slot: u32, row: &Arc<[u8]>, cell: Cell) -> Cell {
+        let before = self.put(slot, row, cell);
+        self.changes.push(RowChange {
+            slot,
+            row: Arc::clone(row),
+            cell,
+        });
+        if self.changes.len() >= self.changes_max {
+            keep_last(&mut self.changes);
+            self.changes_max = CHANGES_MIN.max(2 * self.changes.len());
+        }
+        before
+    }
+
+    fn put(&mut self, slot: u32, row: &Arc<[u8]>, cell: Cell) -> Cell {
+        let before = self.slots[slot as usize].set(row, cell);
+        self.totals[slot as usize] += cell.count - before.count;
+        match (before.count, cell.count) {
+            (0, 0) => {}
+            (0, _) => {
+                self.rows += 1;
+                self.heap_bytes += row_bytes(row);
+            }
+            (_, 0) => {
+                self.rows -= 1;
+                self.heap_bytes -= row_bytes(row);
+            }
+            _ => {}
+        }
+        before
+    }
+
+    /// Forgets the rows of a slot without a trace in the changes.
+    fn clear(&mut self, slot: u32) {
+        let rows = std::mem::take(&mut self.slots[slot as usize]);
+        self.totals[slot as usize] = 0;
+        self.rows -= rows.len();
+        self.heap_bytes -= rows.iter().map(|(row, _)| row_bytes(row)).sum::<usize>();
+    }
+
+    fn take_changes(&mut self) -> Vec<RowChange> {
+        self.changes_max = CHANGES_MIN;
+        std::mem::take(&mut self.changes)
+    }
+
+    /// Estimated: maps keep some room.
+    fn bytes(&self) -> usize {
+        let slot = size_of::<RowSet>() + size_of::<i64>();
+        // Keys of more than one row hold them outside of their slot.
+        let beside = self.rows.saturating_sub(self.slots.len()) * (size_of::<RowChange>() * 3 / 2);
+        self.slots.capacity() * slot
+            + beside
+            + self.heap_bytes
+            + self.changes.capacity() * size_of::<RowChange>()
+    }
+}
+
+/// Sorts changes by slot and row and keeps the last one of each.
+fn keep_last(changes: &mut Vec<RowChange>) {
+    changes.reverse();
+    changes.sort_by(|left, right| (left.slot, &left.row).cmp(&(right.slot, &right.row)));
+    changes.dedup_by(|later, first| later.slot == first.slot && later.row == first.row);
+}
+
+impl FrozenArrangement {
+    /// Writes the changed rows of each relation to the table of its number.
+    pub(crate) fn write(mut self, address: StateAddress, writer: &mut CheckpointWriter) {
+        for (relation, changes) in self.changes.iter_mut().enumerate() {
+            changes.retain(|change| !self.closed.contains(change.slot));
+            keep_last(changes);
+            let mut sorted = Sorted::new(changes.len());
+            for change in changes.iter() {
+                sorted.push(change.cell, |out| {
+                    self.keys.encode(change.slot, out);
+                    out.extend_from_slice(&change.row);
+                });
+            }
+            let mut target = Target {
+                table: address.table(table_of(relation)),
+                writer,
+            };
+            let mut value = Vec::new();
+            sorted.for_each(|key, cell| {
+                if cell.count == 0 {
+                    target.delete(key);
+                    return;
+                }
+                value.clear();
+                value.push(VALUE_VERSION);
+                varint::put(&mut value, i128::from(cell.count));
+                if cell.note != 0 {
+                    varint::put(&mut value, i128::from(cell.note));
+                }
+                target.put(key, &value);
+            });
+        }
+    }
+}
+
+impl Closed {
+    /// Notes that windows up to `through` closed.
+    pub(crate) fn advance(&mut self, through: Option<i64>) {
+        self.through = self.through.max(through);
+    }
+
+    /// What is to be deleted in the store; called once per freeze, if any window closed since the last one.
+    pub(crate) fn take_range(&mut self) -> Option<ClosedRange> {
+        let through = self.through?;
+        Some(ClosedRange {
+            after: self.deleted_through.replace(through),
+            through,
+        })
+    }
+}
+
+impl ClosedRange {
+    /// Deletes the range in the tables of so many relations.
+    pub(crate) fn delete(self, relations: usize, address: StateAddress, writer: &mut CheckpointWriter) {
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        let after = self.after.map_or(i64::MIN, |after| after.saturating_add(1));
+        KeyWriter::new(&mut from).put_i64(after);
+        KeyWriter::new(&mut to).put_i64(self.through.saturating_add(1));
+        for relation in 0..relations {
+            writer.delete_state_range(address.table(table_of(relation)), &from, &to);
+        }
+    }
+}
+
+/// Loads all rows of `address` into `shards`, each of which is an arrangement of the same relations.
+///
+/// # Errors
+/// State that is not of this layout or cannot be read (INV-6).
+pub(crate) fn restore(
+    layout: &KeyLayout,
+    shards: &mut [&mut Arrangement],
+    address: StateAddress,
+    snapshot: &dyn Snapshot,
+) -> Result<(), EngineError> {
+    let relations = shards.first().map_or(0, |shard| shard.relations.len());
+    for relation in 0..relations {
+        for_each_batch(address, table_of(relation), snapshot, &mut |rows| {
+            restore_rows(layout, shards, relation, rows)
+        })?;
+    }
+    for shard in shards {
+        shard.marks.dirty.take();
+    }
+    Ok(())
+}
+
+fn restore_rows(
+    layout: &KeyLayout,
+    shards: &mut [&mut Arrangement],
+    relation: usize,
+    rows: &StoredRows,
+) -> Result<(), EngineError> {
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in 0..rows.len() {
+        let key = rows.key(row);
+        keys.push(&key[..layout.key_len(key)?]);
+    }
+    let located = stored::locate(layout, &keys, shards.len(), |shard, batch, rows, probed| {
+        shards[shard].find(batch, rows, probed)
+    })?;
+    for (row, place) in located.into_iter().enumerate() {
+        let mut value = versioned(rows.value(row))?;
+        let count = varint::read_i64(&mut value)?;
+        let note = if value.is_empty() {
+            0
+        } else {
+            varint::read_i64(&mut value)?
+        };
+        if count <= 0 || !value.is_empty() {
+            return Err(EngineError::recovery("a row in operator state cannot be read"));
+        }
+        let bytes: Arc<[u8]> = Arc::from(&rows.key(row)[keys[row].len()..]);
+        let shard = &mut shards[place.shard];
+        shard.relations[relation].put(place.slot, &bytes, Cell { count, note });
+    }
+    Ok(())
+}
+
+fn table_of(relation: usize) -> TableId {
+    TableId(u8::try_from(relation).expect("an operator arranges few relations"))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::DataType;
+    use highwater_storage::{Durability, Epoch, MemoryStore, ObjectId, OperatorId, Store};
+
+    use super::*;
+
+    const ADDRESS: StateAddress = StateAddress {
+        object: ObjectId(3),
+        operator: OperatorId(1),
+    };
+
+    fn slot(arrangement: &mut Arrangement, layout: &KeyLayout, key: i64) -> u32 {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![key]));
+        let mut probed = Probed::default();
+        arrangement.find(&layout.batch(&[column]).unwrap(), &[0], &mut probed);
+        probed.slots[0]
+    }
+
+    fn set(arrangement: &mut Arrangement, slot: u32, row: &str, count: i64) {
+        let row: Arc<[u8]> = Arc::from(row.as_bytes());
+        arrangement.set(0, slot, &row, Cell { count, note: 0 });
+    }
+
+    fn write(frozen: Option<FrozenArrangement>, range: Option<ClosedRange>, store: &MemoryStore, epoch: u64) {
+        let mut writer = CheckpointWriter::new(Epoch(epoch));
+        if let Some(range) = range {
+            range.delete(2, ADDRESS, &mut writer);
+        }
+        if let Some(frozen) = frozen {
+            frozen.write(ADDRESS, &mut writer);
+        }
+        store.commit(writer.finish(), Durability::Sync).unwrap();
+    }
+
+    fn rows(arrangement: &Arrangement, slot: u32) -> Vec<(String, i64)> {
+        let rows = arrangement.rows(0, slot).iter();
+        rows.map(|(row, cell)| (String::from_utf8(row.to_vec()).unwrap(), cell.count))
+            .collect()
+    }
+
+    #[test]
+    fn rows_come_back_in_order_after_a_restart_and_those_of_closed_windows_do_not() {
+        let layout = KeyLayout::new([DataType::Int64]).unwrap();
+        let store = MemoryStore::new();
+        let mut closed = Closed::default();
+        let mut arrangement = Arrangement::new(&layout, 2, true);
+        let (early, late) = (
+            slot(&mut arrangement, &layout, 10),
+            slot(&mut arrangement, &layout, 20),
+        );
+        set(&mut arrangement, early, "x", 1);
+        set(&mut arrangement, late, "b", 2);
+        set(&mut arrangement, late, "a", 1);
+        write(arrangement.freeze(), None, &store, 1);
+
+        set(&mut arrangement, late, "c", 1);
+        set(&mut arrangement, late, "b", 0);
+        set(&mut arrangement, early, "y", 1);
+        arrangement.close(10);
+        closed.advance(Some(10));
+        assert!(arrangement.has_closed());
+        write(arrangement.freeze(), closed.take_range(), &store, 2);
+
+        let mut back = Arrangement::new(&layout, 2, true);
+        restore(&layout, &mut [&mut back], ADDRESS, &*store.snapshot()).unwrap();
+        assert_eq!(back.len(), 2);
+        let late = slot(&mut back, &layout, 20);
+        assert_eq!(rows(&back, late), [("a".to_owned(), 1), ("c".to_owned(), 1)]);
+        assert_eq!(back.total(0, late), 2);
+        assert!(back.freeze().is_none(), "nothing changed since");
+    }
+
+    #[test]
+    fn a_key_without_rows_gives_its_slot_back_at_the_next_freeze() {
+        let layout = KeyLayout::new([DataType::Int64]).unwrap();
+        let mut arrangement = Arrangement::new(&layout, 2, false);
+        let own = slot(&mut arrangement, &layout, 1);
+        set(&mut arrangement, own, "x", 1);
+        set(&mut arrangement, own, "x", 0);
+        assert_ne!(slot(&mut arrangement, &layout, 2), own);
+        arrangement.freeze();
+        assert!([0, 1].contains(&slot(&mut arrangement, &layout, 3)));
+        assert_eq!(arrangement.len(), 0);
+    }
+
+    #[test]
+    fn of_the_changes_of_a_row_the_last_one_is_kept() {
+        let layout = KeyLayout::new([DataType::Int64]).unwrap();
+        let mut arrangement = Arrangement::new(&layout, 1, false);
+        let own = slot(&mut arrangement, &layout, 1);
+        for count in 1..=i64::try_from(CHANGES_MIN).unwrap() + 5 {
+            set(&mut arrangement, own, "x", count);
+        }
+        assert!(arrangement.relations[0].changes.len() < 10);
+        assert_eq!(arrangement.total(0, own), i64::try_from(CHANGES_MIN).unwrap() + 5);
+    }
+}

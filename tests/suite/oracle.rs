@@ -72,6 +72,43 @@ const SHAPES: &[Shape] = &[
     shape("SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) > 2"),
     shape("SELECT k % 3 AS m, sum(v * 2) AS s FROM s WHERE k IS NOT NULL GROUP BY k % 3"),
     shape("SELECT DISTINCT g, b FROM s"),
+    // Orders and window functions; what has to be the same in both answers has an order of its own.
+    shape("SELECT v, g, k, w, b FROM s ORDER BY v DESC, g, k, w, b LIMIT 5"),
+    shape("SELECT v, g, k, w, b, f FROM s ORDER BY v NULLS FIRST, g, k DESC, w, b, f LIMIT 4 OFFSET 3"),
+    shape(
+        "SELECT k, v, g, w, n FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY v, g, w, b, f, at) AS n FROM s) t WHERE n <= 2",
+    ),
+    shape(
+        "SELECT k, v, r FROM (SELECT k, v, rank() OVER (PARTITION BY k ORDER BY v DESC) AS r FROM s) t WHERE r < 3",
+    ),
+    shape(
+        "SELECT g, v, d FROM (SELECT g, v, dense_rank() OVER (PARTITION BY g ORDER BY v) AS d FROM s) t WHERE d <= 2",
+    ),
+    shape("SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v) AS s, count(*) OVER (PARTITION BY g) AS c FROM s"),
+    shape(
+        "SELECT k, v, lag(v) OVER (PARTITION BY k ORDER BY v, g, w, f, b, at) AS p, max(w) OVER (PARTITION BY k ORDER BY v, g, w, f, b, at ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS m FROM s",
+    ),
+    shape("SELECT k FROM s WHERE b INTERSECT SELECT v FROM s"),
+    shape("SELECT k FROM s EXCEPT SELECT v FROM s WHERE b"),
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n, max(v) AS m FROM s GROUP BY k")],
+        query: "SELECT k, n, m FROM a ORDER BY n DESC, m, k LIMIT 2",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT g, count(*) AS n, sum(w) AS sw FROM s GROUP BY g")],
+        query: "SELECT g, n, rank() OVER (ORDER BY n) AS r, sum(sw) OVER (ORDER BY g ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS around FROM a",
+        closes: false,
+    },
+    Shape {
+        before: &[
+            ("a", "SELECT k, g, count(*) AS n FROM s GROUP BY k, g"),
+            ("t", "SELECT k, g, n FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC, g) AS r FROM a) x WHERE r = 1"),
+        ],
+        query: "SELECT n, count(*) AS keys, min(g) AS first FROM t GROUP BY n",
+        closes: false,
+    },
+    // Aggregates from all rows of a group, and grouping sets.
     shape(
         "SELECT k, string_agg(g, ',' ORDER BY g, v) AS gs, bool_and(b) AS all_b, bool_or(b) AS any_b FROM s GROUP BY k",
     ),

@@ -10,6 +10,7 @@
 
 mod aggregate;
 mod expr;
+mod interval;
 mod join;
 mod scan;
 

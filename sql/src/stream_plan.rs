@@ -156,8 +156,10 @@ pub struct Join {
     pub left_output: Vec<usize>,
     /// Columns of the right input that the output has; none for kinds without them.
     pub right_output: Vec<usize>,
-    /// When rows can have no further match, if ever.
+    /// When all rows of a key can have no further match, if ever.
     pub closing: Option<JoinClosing>,
+    /// When single rows can have no further match, if ever; not beside `closing`.
+    pub interval: Option<JoinInterval>,
 }
 
 /// What a join makes of its rows.
@@ -196,6 +198,20 @@ pub struct JoinClosing {
     pub key: usize,
     /// What leads from that column to the end of its window.
     pub add_us: i64,
+}
+
+/// Bounds between the event times of rows that match. A row can have no further match, and its state is freed, when the
+/// watermark of both inputs is past its time and what is added to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinInterval {
+    /// Event time of the left input.
+    pub left_time: usize,
+    /// Event time of the right input.
+    pub right_time: usize,
+    /// How long after its time a left row may have matches (µs), if there is a bound.
+    pub left_after_us: Option<i64>,
+    /// The same for a right row.
+    pub right_after_us: Option<i64>,
 }
 
 /// Groups and aggregates. Output columns: the groups, then the aggregates.

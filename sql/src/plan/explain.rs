@@ -210,7 +210,7 @@ fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
         (false, Some(condition)) => format!("{kind}: {keys} AND {condition}"),
     };
     match join.closing {
-        None => text.push_str("; never closes"),
+        None => text.push_str(&interval_text(join, input(0), input(1))),
         Some(closing) => {
             let key = join.keys.get(closing.key).map_or(usize::MAX, |key| key.left);
             let _ = write!(text, "; closes at {}", name_of(input(0), key));
@@ -220,6 +220,26 @@ fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
         }
     }
     text
+}
+
+/// When single rows of a join go.
+fn interval_text(join: &Join, left: &Schema, right: &Schema) -> String {
+    let Some(interval) = join.interval else {
+        return "; never closes".to_owned();
+    };
+    let side = |name: &str, schema: &Schema, time: usize, after_us: Option<i64>| match after_us {
+        Some(after_us) => format!(
+            "{name} rows go after {} + {}",
+            name_of(schema, time),
+            Micros(after_us.max(0))
+        ),
+        None => format!("{name} rows stay"),
+    };
+    format!(
+        "; {}, {}",
+        side("left", left, interval.left_time, interval.left_after_us),
+        side("right", right, interval.right_time, interval.right_after_us)
+    )
 }
 
 /// The equal columns of a join as SQL, joined by AND.

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join as LogicalJ
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
-use super::{Facts, Lowering, Relation, column_index, compile, refused, type_text, types_of};
+use super::{Facts, Lowering, Relation, column_index, compile, interval, refused, type_text, types_of};
 use crate::SqlError;
 use crate::plan::explain::{self, expression};
 use crate::plan::translate::translate;
@@ -112,6 +112,7 @@ impl Lowering {
                 false => Vec::new(),
             },
             closing: None,
+            interval: None,
         };
         let place = |output: &[usize], column: &usize| output.iter().position(|own| own == column);
         let mut columns: Vec<usize> = left
@@ -177,6 +178,10 @@ impl Lowering {
         let (closing, facts) = self.join_closing(&join, inputs);
         join.closing = closing;
         let [left, right] = inputs.map(|input| &self.nodes[input]);
+        join.interval = match (closing, &join.condition) {
+            (None, Some(condition)) => interval::of(condition, left, right),
+            _ => None,
+        };
         let mut fields: Vec<Field> = Vec::new();
         for column in &join.left_output {
             let field = left.schema.field(*column);
@@ -211,7 +216,7 @@ impl Lowering {
             key: join_key(&join, left, right),
             event_time: None,
             fingerprint: format!(
-                "join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}: {}",
+                "join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}, interval {:?}: {}",
                 join.kind,
                 keys.collect::<Vec<_>>().join(", "),
                 join.condition
@@ -220,14 +225,16 @@ impl Lowering {
                 join.left_output,
                 join.right_output,
                 join.closing,
+                join.interval,
                 types_of(&schema)
             ),
             inputs: inputs.to_vec(),
             schema,
             op: StreamOp::Join(join),
         };
+        let is_bounded = closing.is_some() || interval::is_bounded(&node);
         let id = self.push(node, facts);
-        if closing.is_none() {
+        if !is_bounded {
             self.note_unbounded_join(id);
         }
         id
@@ -278,7 +285,8 @@ impl Lowering {
             text => format!("the join on {text}"),
         };
         let why = self.windows_open.first().cloned().unwrap_or_else(|| {
-            "It grows with the rows of both sides: join on equal windows over event time to bound it."
+            "It grows with the rows of both sides: join on equal windows over event time, or bound the time between rows that \
+             match, to bound it."
                 .to_owned()
         });
         self.notice(format!("nothing cleans the state of {on}. {why}"));

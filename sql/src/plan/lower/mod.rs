@@ -12,6 +12,7 @@ mod aggregate;
 mod arguments;
 mod expr;
 mod grouping;
+mod interval;
 mod join;
 mod over;
 mod rows;

@@ -9,8 +9,8 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type, TimestampMicrosecondT
 use super::layout::{Layout, Side};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::hash;
 use crate::engine::operators::state::key::KeyBatch;
+use crate::engine::operators::state::{arrangement, hash};
 use crate::engine::operators::stateless;
 
 /// Rows ready to be joined.
@@ -44,9 +44,9 @@ impl Prepared {
         shards: usize,
     ) -> Result<Self, EngineError> {
         let own = &layout.sides[side];
-        let in_time = match (layout.closing_add_us, closed_to) {
-            (Some(add_us), Some(closed_to)) => {
-                in_time(delta, own.key_columns[0], closed_to.saturating_sub(add_us))?
+        let in_time = match (own.times.late, closed_to) {
+            (Some((column, add_us)), Some(closed_to)) => {
+                in_time(delta, column, closed_to.saturating_sub(add_us))?
             }
             _ => None,
         };
@@ -90,11 +90,7 @@ impl Prepared {
 
 /// The rows whose time is after `last_late`; `None` if that is all of them.
 fn in_time(delta: &Delta, column: usize, last_late: i64) -> Result<Option<Delta>, EngineError> {
-    let column = delta
-        .batch
-        .column(column)
-        .as_primitive_opt::<TimestampMicrosecondType>()
-        .ok_or_else(|| EngineError::internal("a join closes by a column that is no time"))?;
+    let column = times(delta, column)?;
     let values = column.values();
     if values.iter().all(|time| *time > last_late) {
         return Ok(None);
@@ -102,6 +98,11 @@ fn in_time(delta: &Delta, column: usize, last_late: i64) -> Result<Option<Delta>
     let in_time = |row: usize| values[row] > last_late || column.is_null(row);
     let mask = stateless::mask(delta.num_rows(), in_time);
     stateless::keep(&mask, delta).map(Some)
+}
+
+fn times(delta: &Delta, column: usize) -> Result<&PrimitiveArray<TimestampMicrosecondType>, EngineError> {
+    let column = delta.batch.column(column).as_primitive_opt();
+    column.ok_or_else(|| EngineError::internal("a join closes by a column that is no time"))
 }
 
 /// The stored columns of all rows as bytes. Rows that SQL takes for equal have equal bytes.
@@ -117,7 +118,14 @@ fn encode(side: &Side, delta: &Delta) -> Result<(Vec<u8>, Vec<usize>), EngineErr
         Vec::with_capacity(rows * columns.len() * 9),
         Vec::with_capacity(rows),
     );
+    let leading = match side.times.expiry {
+        Some((column, _)) => Some(times(delta, column)?),
+        None => None,
+    };
     for row in 0..rows {
+        if let Some(times) = leading {
+            arrangement::put_time(&mut bytes, times.is_valid(row).then(|| times.value(row)));
+        }
         encoder.append(row, &mut bytes);
         ends.push(bytes.len());
     }

@@ -50,6 +50,17 @@ pub(super) struct Side {
     pub(super) counts_matches: bool,
     /// Whether rows without a match are in the output.
     pub(super) shows_unmatched: bool,
+    pub(super) times: Times,
+}
+
+/// What the event time of a side says of its rows.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// The column that tells whether a row is late, and what leads from it to the time at which it is (µs).
+    pub(super) late: Option<(usize, i64)>,
+    /// The column of event time, and how long after it a row may have matches (µs), if rows go one by one. Stored rows
+    /// start with it.
+    pub(super) expiry: Option<(usize, i64)>,
 }
 
 /// What holds of pairs beside the equality of their keys.
@@ -201,13 +212,55 @@ impl Side {
                 JoinKind::Full => true,
                 JoinKind::Left | JoinKind::Anti | JoinKind::Mark => side == LEFT,
             },
+            times: Times::of(join, side),
         })
     }
 
-    /// Whether the row of these bytes has nothing but NULLs in its stored columns: it then looks like no row at all.
+    /// What stands behind the time of a stored row, if it starts with one.
+    pub(super) fn columns_of<'r>(&self, row: &'r [u8]) -> &'r [u8] {
+        match self.times.expiry {
+            Some(_) => row.get(size_of::<i64>()..).unwrap_or_default(),
+            None => row,
+        }
+    }
+
+    /// Whether a stored row has nothing but NULLs in its columns: it then looks like no row at all.
     pub(super) fn is_all_null(&self, row: &[u8]) -> bool {
         // A value that is there has at least one byte behind the bits of the nulls.
-        row.len() == self.stored.len().div_ceil(8)
+        self.columns_of(row).len() == self.stored.len().div_ceil(8)
+    }
+}
+
+impl Times {
+    fn of(join: &Join, side: usize) -> Self {
+        let closing = join.closing.and_then(|closing| {
+            let key = join.keys.get(closing.key)?;
+            Some((if side == LEFT { key.left } else { key.right }, closing.add_us))
+        });
+        let Some(interval) = join.interval.filter(|_| closing.is_none()) else {
+            return Self {
+                late: closing,
+                expiry: None,
+            };
+        };
+        let (time, own, other) = match side {
+            LEFT => (
+                interval.left_time,
+                interval.left_after_us,
+                interval.right_after_us,
+            ),
+            _ => (
+                interval.right_time,
+                interval.right_after_us,
+                interval.left_after_us,
+            ),
+        };
+        Self {
+            // What a late row would match may be gone. A row is late when the watermark is past its time.
+            late: other.map(|_| (time, 1)),
+            // A row stays at least as long as its input may take it back.
+            expiry: own.map(|after_us| (time, after_us.max(0))),
+        }
     }
 }
 

@@ -13,11 +13,14 @@
 //! matches it has: all rows of its key on the other side, or, if there is a condition, those that satisfy it, which are
 //! counted with the row.
 //!
+//! Rows that can have no further match are let go: those of closed windows, if windows are among the equal columns, or each
+//! row on its own, if the condition bounds the time between rows that match.
+//!
 //! State on disk (keys start with the closing column, if there is one, so that what is closed is one range):
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | 0 | key, left row | version, how often it is there, how many matches it has if those are counted |
+//! | 0 | key, left row (after its time, if rows go one by one) | version, how often it is there, how many matches it has if those are counted |
 //! | 1 | key, right row | the same |
 
 mod input;
@@ -114,11 +117,11 @@ impl JoinOperator {
         &mut self,
         context: &StepContext<'_>,
         prepared: &[Prepared],
-        close_through: Option<i64>,
+        watermark: Option<i64>,
     ) -> Result<Vec<Vec<Part>>, EngineError> {
         let layout = &self.layout;
         let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, close_through);
+        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, watermark);
         if rows > PARALLEL_ROWS && self.shards.len() > 1 {
             context
                 .shards
@@ -140,7 +143,7 @@ impl Operator for JoinOperator {
             (Some(add_us), Some(watermark)) => Some(watermark.saturating_sub(add_us)),
             _ => None,
         };
-        let parts = self.run_shards(context, &prepared, close_through)?;
+        let parts = self.run_shards(context, &prepared, watermark)?;
         self.closed.advance(close_through);
         let deltas = output::merge(parts.into_iter().flatten(), self.layout.append_only)?;
         self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();

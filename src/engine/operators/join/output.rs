@@ -59,7 +59,7 @@ impl Pool {
     ) -> Result<(), EngineError> {
         let mut decoder = side.codec.decoder(|_| true, self.used.len());
         for used in &self.used {
-            decoder.append(row(*used))?;
+            decoder.append(side.columns_of(row(*used)))?;
         }
         self.columns = decoder.finish()?.into_iter().flatten().collect();
         Ok(())

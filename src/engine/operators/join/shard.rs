@@ -36,14 +36,20 @@ struct RowDelta {
 impl Shard {
     /// No rows.
     pub(super) fn new(layout: &Layout) -> Self {
+        let mut rows = Arrangement::new(&layout.key, SIDES, layout.closing_add_us.is_some());
+        for side in [LEFT, RIGHT] {
+            if layout.sides[side].times.expiry.is_some() {
+                rows = rows.with_times(side);
+            }
+        }
         Self {
-            rows: Arrangement::new(&layout.key, SIDES, layout.closing_add_us.is_some()),
+            rows,
             probed: Probed::default(),
         }
     }
 
-    /// Takes the rows of a step that belong to shard `number`, which is this one; lets keys go whose time is up to
-    /// `close_through`. Gives what changed.
+    /// Takes the rows of a step that belong to shard `number`, which is this one; lets go what can have no
+    /// further match when both inputs are at `watermark`. Gives what changed.
     ///
     /// # Errors
     /// A condition that fails on a pair.
@@ -52,7 +58,7 @@ impl Shard {
         layout: &Layout,
         prepared: &[Prepared],
         number: usize,
-        close_through: Option<i64>,
+        watermark: Option<i64>,
     ) -> Result<Vec<Part>, EngineError> {
         let deltas = [
             self.net(prepared, LEFT, number),
@@ -70,10 +76,24 @@ impl Shard {
             }
         }
         self.finish(layout, &mut work, &mut parts)?;
-        if let Some(through) = close_through {
-            self.rows.close(through);
+        if let Some(watermark) = watermark {
+            self.let_go(layout, watermark);
         }
         Ok(parts)
+    }
+
+    /// Forgets what can have no further match.
+    fn let_go(&mut self, layout: &Layout, watermark: i64) {
+        if let Some(add_us) = layout.closing_add_us {
+            self.rows.close(watermark.saturating_sub(add_us));
+        }
+        for side in [LEFT, RIGHT] {
+            if let Some((_, after_us)) = layout.sides[side].times.expiry {
+                // The watermark must be past the last time of a match.
+                self.rows
+                    .expire(side, watermark.saturating_sub(after_us).saturating_sub(1));
+            }
+        }
     }
 
     /// The net change of each row of a side, by slot and bytes; keys get their slots.
@@ -161,18 +181,19 @@ impl Shard {
     fn changed(&self, side: usize, delta: &RowDelta, bytes: &[u8]) -> Result<Entry, EngineError> {
         if delta.slot == UNMATCHED {
             // Nobody keeps such a row, and nobody needs to know how often it is there.
-            let before = (-delta.weight).max(0);
-            return Ok(Entry::changed(UNMATCHED, Arc::from(bytes), before, delta.weight));
+            let count = (-delta.weight).max(0);
+            let cell = Cell { count, note: 0 };
+            return Ok(Entry::changed(UNMATCHED, Arc::from(bytes), cell, delta.weight));
         }
-        let (row, count) = match self.rows.rows(side, delta.slot).get(bytes) {
-            Some((row, cell)) => (Arc::clone(row), cell.count),
-            None => (Arc::from(bytes), 0),
+        let (row, cell) = match self.rows.rows(side, delta.slot).get(bytes) {
+            Some((row, cell)) => (Arc::clone(row), cell),
+            None => (Arc::from(bytes), Cell::default()),
         };
-        if count + delta.weight < 0 {
+        if cell.count + delta.weight < 0 {
             return Err(EngineError::internal("a row is taken away that is not there")
                 .with_detail("A join was given a change that does not fit its state."));
         }
-        Ok(Entry::changed(delta.slot, row, count, delta.weight))
+        Ok(Entry::changed(delta.slot, row, cell, delta.weight))
     }
 
     /// Works off what was gathered: pairs and rows go to the output, changed rows to the state.

@@ -42,16 +42,16 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// A row that was there `before` times.
-    pub(super) fn changed(slot: u32, row: Arc<[u8]>, before: i64, weight: i64) -> Self {
+    /// A row whose count changes by `weight` from what is in `cell`.
+    pub(super) fn changed(slot: u32, row: Arc<[u8]>, cell: Cell, weight: i64) -> Self {
         Self {
             slot,
             row,
-            count: before + weight,
-            count_before: before,
+            count: cell.count + weight,
+            count_before: cell.count,
             is_changed: true,
-            matches: 0,
-            matches_before: 0,
+            matches: cell.note,
+            matches_before: cell.note,
             beside_nulls: 0,
         }
     }
@@ -73,13 +73,8 @@ impl Entry {
     /// Takes note of a match with a row.
     fn matched(&mut self, other: (i64, i64)) {
         let (before, now) = other;
-        if self.is_changed {
-            self.matches_before += before;
-            self.matches += now;
-        } else {
-            // Its matches with unchanged rows are counted already.
-            self.matches += now - before;
-        }
+        // The matches of a row that was there are counted already, also those with rows that are gone by now.
+        self.matches += if self.count_before == 0 { now } else { now - before };
     }
 
     fn counts(&self) -> (i64, i64) {

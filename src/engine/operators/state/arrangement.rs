@@ -7,7 +7,8 @@
 //! ```
 //!
 //! What a row is made of is up to the operator: bytes that sort as its order wants, if it has one. Where keys start with a
-//! window column, keys of closed windows are let go together, and deleted in the store as one range.
+//! window column, keys of closed windows are let go together, and deleted in the store as one range. Where rows start with a
+//! time, those up to some time are let go one by one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use crate::engine::operators::StateAddress;
 
 /// When the changes of a relation grow beyond this, those that a later one replaces are dropped.
 const CHANGES_MIN: usize = 1 << 16;
+
+/// Times that agree but for so many bits (µs, about a second) are noted together.
+const SPAN_BITS: u32 = 20;
 
 /// Rows by key: one part of the keys, of all relations.
 #[derive(Debug)]
@@ -49,6 +53,8 @@ struct Relation {
     changes_max: usize,
     rows: usize,
     heap_bytes: usize,
+    /// Slots by time, where rows start with one: each slot that has, or had, a row of that span of time.
+    times: Option<BTreeMap<i64, Vec<u32>>>,
 }
 
 /// What is known of each slot.
@@ -102,6 +108,12 @@ impl Arrangement {
             windows: closes.then(BTreeMap::new),
             is_single: key.form() == KeyForm::Single,
         }
+    }
+
+    /// The same; the rows of `relation` start with a time, as [`put_time`] writes it.
+    pub(crate) fn with_times(mut self, relation: usize) -> Self {
+        self.relations[relation].times = Some(BTreeMap::new());
+        self
     }
 
     /// Finds the slots of keys, with new ones where there are none yet.
@@ -179,6 +191,19 @@ impl Arrangement {
             }
         }
         self.discard(&closed);
+    }
+
+    /// Lets rows of a relation go whose time is at or before `through`; some of the last second may stay a little longer.
+    pub(crate) fn expire(&mut self, relation: usize, through: i64) {
+        let own = &mut self.relations[relation];
+        for slot in own.slots_of_times(through) {
+            let rows = own.slots[slot as usize].iter().map(|(row, _)| row);
+            let expired: Vec<_> = rows.take_while(|row| time_of(row) <= through).cloned().collect();
+            for row in &expired {
+                self.marks.dirty.insert(slot);
+                own.set(slot, row, Cell::default());
+            }
+        }
     }
 
     /// Whether windows closed since the last freeze.
@@ -279,6 +304,7 @@ impl Relation {
             (0, _) => {
                 self.rows += 1;
                 self.heap_bytes += row_bytes(row);
+                self.note_time(slot, row);
             }
             (_, 0) => {
                 self.rows -= 1;
@@ -287,6 +313,30 @@ impl Relation {
             _ => {}
         }
         before
+    }
+
+    fn note_time(&mut self, slot: u32, row: &[u8]) {
+        if let Some(times) = &mut self.times {
+            let slots = times.entry(time_of(row) >> SPAN_BITS).or_default();
+            if slots.last() != Some(&slot) {
+                slots.push(slot);
+            }
+        }
+    }
+
+    /// The slots with rows of spans of time that end at or before `through`, each once.
+    fn slots_of_times(&mut self, through: i64) -> Vec<u32> {
+        let mut slots = Vec::new();
+        let Some(times) = &mut self.times else {
+            return slots;
+        };
+        let span = |through: i64| through.saturating_add(1) >> SPAN_BITS;
+        while let Some(first) = times.first_entry().filter(|first| *first.key() < span(through)) {
+            slots.extend(first.remove());
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        slots
     }
 
     /// Forgets the rows of a slot without a trace in the changes.
@@ -307,11 +357,25 @@ impl Relation {
         let slot = size_of::<RowSet>() + size_of::<i64>();
         // Keys of more than one row hold them outside of their slot.
         let beside = self.rows.saturating_sub(self.slots.len()) * (size_of::<RowChange>() * 3 / 2);
+        let times = self.times.iter().flat_map(|times| times.values());
         self.slots.capacity() * slot
+            + times.map(|slots| slots.capacity() * 4 + 32).sum::<usize>()
             + beside
             + self.heap_bytes
             + self.changes.capacity() * size_of::<RowChange>()
     }
+}
+
+/// Appends a time to a row that starts with it (µs): rows sort by it. A row without a time has the last one of all.
+pub(crate) fn put_time(out: &mut Vec<u8>, time: Option<i64>) {
+    let time = time.unwrap_or(i64::MAX);
+    out.extend_from_slice(&(time ^ i64::MIN).to_be_bytes());
+}
+
+/// The time that a row starts with.
+fn time_of(row: &[u8]) -> i64 {
+    row.first_chunk()
+        .map_or(i64::MAX, |time| i64::from_be_bytes(*time) ^ i64::MIN)
 }
 
 /// Sorts changes by slot and row and keeps the last one of each.

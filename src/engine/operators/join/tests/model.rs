@@ -31,6 +31,8 @@ pub(super) struct Shape {
     pub(super) less: bool,
     /// Whether keys with a window close.
     pub(super) closes: bool,
+    /// By how much the left window may be before the right one, and by how much behind it.
+    pub(super) within: Option<(i64, i64)>,
 }
 
 impl Row {
@@ -66,7 +68,10 @@ impl Shape {
                 .zip(right.number)
                 .is_some_and(|(left, right)| left < right)
         };
-        equal && (!self.less || less())
+        let is_within = self.within.is_none_or(|(before, behind)| {
+            (right.window - before..=right.window + behind).contains(&left.window)
+        });
+        equal && is_within && (!self.less || less())
     }
 
     /// The lines of the output and how often each is there.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator as Op;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{BinaryExpr, Column};
-use highwater_sql::stream_plan::{Join, JoinClosing, JoinKey, JoinKind};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use highwater_sql::stream_plan::{Join, JoinClosing, JoinInterval, JoinKey, JoinKind};
 use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, ObjectId, OperatorId, Store};
 
 use super::model::{NUMBER, Row, Shape, WIDTH, WINDOW};
@@ -127,10 +128,11 @@ impl World {
 
     /// The window up to which everything is closed (seconds).
     pub(super) fn closed_through(&self) -> Option<i64> {
-        let watermark = self.watermarks[0].min(self.watermarks[1]);
-        watermark
-            .filter(|_| self.shape.closes)
-            .map(|seconds| seconds - WINDOW_S)
+        let watermark = self.watermarks[0].min(self.watermarks[1])?;
+        match self.shape.within {
+            Some(_) => Some(watermark - 1),
+            None => self.shape.closes.then_some(watermark - WINDOW_S),
+        }
     }
 
     /// The rows of a delta as the model writes them.
@@ -167,11 +169,6 @@ impl World {
 
 pub(super) fn operator(shape: &Shape, append_only: bool, shards: usize) -> JoinOperator {
     let input = schema();
-    let (left, right) = (
-        Arc::new(Column::new("number", NUMBER)),
-        Arc::new(Column::new("number", WIDTH + NUMBER)),
-    );
-    let less: Arc<dyn PhysicalExpr> = Arc::new(BinaryExpr::new(left, Op::Lt, right));
     let all: Vec<usize> = (0..WIDTH).collect();
     let window = shape.keys.iter().position(|column| *column == WINDOW);
     let join = Join {
@@ -185,7 +182,7 @@ pub(super) fn operator(shape: &Shape, append_only: bool, shards: usize) -> JoinO
                 null_safe: shape.null_safe,
             })
             .collect(),
-        condition: shape.less.then_some(less),
+        condition: condition(shape),
         left_output: all.clone(),
         right_output: if shape.kind.has_right_columns() {
             all
@@ -195,6 +192,12 @@ pub(super) fn operator(shape: &Shape, append_only: bool, shards: usize) -> JoinO
         closing: window.filter(|_| shape.closes).map(|key| JoinClosing {
             key,
             add_us: WINDOW_S * SECOND_US,
+        }),
+        interval: shape.within.map(|(before, behind)| JoinInterval {
+            left_time: WINDOW,
+            right_time: WINDOW,
+            left_after_us: Some(before * SECOND_US),
+            right_after_us: Some(behind * SECOND_US),
         }),
     };
     let mut fields: Vec<_> = input.fields().iter().cloned().collect();
@@ -206,6 +209,34 @@ pub(super) fn operator(shape: &Shape, append_only: bool, shards: usize) -> JoinO
     }
     let output = Arc::new(Schema::new(fields));
     JoinOperator::try_new(&join, [&input, &input], output, append_only, shards).unwrap()
+}
+
+/// What is asked of pairs beside their keys.
+fn condition(shape: &Shape) -> Option<Arc<dyn PhysicalExpr>> {
+    let binary = |left: Arc<dyn PhysicalExpr>,
+                  op: Op,
+                  right: Arc<dyn PhysicalExpr>|
+     -> Arc<dyn PhysicalExpr> { Arc::new(BinaryExpr::new(left, op, right)) };
+    let column = |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new("c", at)) };
+    let less = shape
+        .less
+        .then(|| binary(column(NUMBER), Op::Lt, column(WIDTH + NUMBER)));
+    let within = shape.within.map(|(before, behind)| {
+        let shifted = |op: Op, seconds: i64| {
+            let length = ScalarValue::DurationMicrosecond(Some(seconds * SECOND_US));
+            binary(column(WIDTH + WINDOW), op, Arc::new(Literal::new(length)))
+        };
+        let from = binary(column(WINDOW), Op::GtEq, shifted(Op::Minus, before));
+        binary(
+            from,
+            Op::And,
+            binary(column(WINDOW), Op::LtEq, shifted(Op::Plus, behind)),
+        )
+    });
+    match (less, within) {
+        (Some(less), Some(within)) => Some(binary(less, Op::And, within)),
+        (less, within) => less.or(within),
+    }
 }
 
 fn schema() -> SchemaRef {

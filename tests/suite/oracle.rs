@@ -84,7 +84,9 @@ const SHAPES: &[Shape] = &[
     shape(
         "SELECT g, v, d FROM (SELECT g, v, dense_rank() OVER (PARTITION BY g ORDER BY v) AS d FROM s) t WHERE d <= 2",
     ),
-    shape("SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v) AS s, count(*) OVER (PARTITION BY g) AS c FROM s"),
+    shape(
+        "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v) AS s, count(*) OVER (PARTITION BY g) AS c FROM s",
+    ),
     shape(
         "SELECT k, v, lag(v) OVER (PARTITION BY k ORDER BY v, g, w, f, b, at) AS p, max(w) OVER (PARTITION BY k ORDER BY v, g, w, f, b, at ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS m FROM s",
     ),
@@ -103,7 +105,10 @@ const SHAPES: &[Shape] = &[
     Shape {
         before: &[
             ("a", "SELECT k, g, count(*) AS n FROM s GROUP BY k, g"),
-            ("t", "SELECT k, g, n FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC, g) AS r FROM a) x WHERE r = 1"),
+            (
+                "t",
+                "SELECT k, g, n FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC, g) AS r FROM a) x WHERE r = 1",
+            ),
         ],
         query: "SELECT n, count(*) AS keys, min(g) AS first FROM t GROUP BY n",
         closes: false,

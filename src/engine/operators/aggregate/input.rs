@@ -1,8 +1,6 @@
 //! [`Prepared`]: a delta on its way into the shards: late rows dropped, keys hashed, arguments in their forms.
 
-use arrow::array::{Array, AsArray};
 use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::TimestampMicrosecondType;
 
 use super::accumulator::Argument;
 use super::{Layout, Windows};

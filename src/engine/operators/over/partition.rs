@@ -60,11 +60,14 @@ pub(super) fn given(layout: &Layout, rows: &RowSet) -> Result<Vec<(Given, i64)>,
     Ok(given)
 }
 
-/// The rows behind the slice.
+/// A row and how often it is there.
+pub(super) type Counted = (Arc<[u8]>, i64);
+
+/// The rows behind the slice, each with how often it is still there before.
 ///
 /// # Errors
 /// Rows that cannot be read, as only damaged state holds them.
-pub(super) fn behind(layout: &Layout, rows: &RowSet) -> Result<Vec<(Arc<[u8]>, i64)>, EngineError> {
+pub(super) fn behind(layout: &Layout, rows: &RowSet) -> Result<Vec<Counted>, EngineError> {
     let beginning = Beginning::of(layout, rows)?;
     let mut kept = beginning.rows.iter().peekable();
     let mut behind = Vec::new();

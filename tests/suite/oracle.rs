@@ -210,7 +210,7 @@ const SHAPES: &[Shape] = &[
     shape(
         "SELECT a.g, a.n, b.m FROM (SELECT g, count(*) AS n FROM s GROUP BY g) a LEFT JOIN (SELECT g, sum(v) AS m FROM s WHERE b GROUP BY g) b ON a.g IS NOT DISTINCT FROM b.g",
     ),
-    shape("SELECT a.k, b.k FROM s a, s b WHERE a.f = b.f AND a.v = b.k AND a.w > b.w"),
+    shape("SELECT a.k, b.k AS other FROM s a, s b WHERE a.f = b.f AND a.v = b.k AND a.w > b.w"),
     shape(
         "SELECT a.window_end, a.k, b.v FROM TUMBLE(s, at, INTERVAL '5' SECOND) a JOIN TUMBLE(s, at, INTERVAL '5' SECOND) b ON a.window_end = b.window_end AND a.k = b.w",
     ),
@@ -229,6 +229,12 @@ const SHAPES: &[Shape] = &[
         query: "SELECT a.k, a.n, c.m FROM a LEFT JOIN c ON a.k = c.v",
         closes: false,
     },
+    shape(
+        "SELECT a.k, b.v FROM s a JOIN s b ON a.k = b.w AND a.at BETWEEN b.at - INTERVAL '2' SECOND AND b.at + INTERVAL '1' SECOND",
+    ),
+    shape(
+        "SELECT a.k, a.v, b.v AS other FROM s a LEFT JOIN s b ON a.k = b.w AND a.at < b.at AND b.at <= a.at + INTERVAL '3' SECOND",
+    ),
     // Subqueries.
     shape("SELECT k, v FROM s WHERE k IN (SELECT v FROM s WHERE f > 2)"),
     shape("SELECT k, v FROM s WHERE k NOT IN (SELECT v FROM s WHERE v IS NOT NULL AND b)"),
@@ -242,6 +248,9 @@ const SHAPES: &[Shape] = &[
         "SELECT k, (SELECT count(*) FROM s b WHERE b.v = a.k AND b.b) AS n FROM (SELECT DISTINCT k FROM s) a",
     ),
     shape("SELECT k, v FROM s a WHERE v = (SELECT max(v) FROM s b WHERE b.k = a.k)"),
+    shape(
+        "SELECT k, v FROM s a WHERE f > 3 OR EXISTS (SELECT 1 FROM s b WHERE b.v = a.k AND b.w > a.w AND b.b)",
+    ),
     shape("SELECT k, v FROM s a WHERE b OR v IN (SELECT k FROM s WHERE w = 2)"),
     shape("SELECT k, v FROM s a WHERE b OR v NOT IN (SELECT k FROM s WHERE w = 2 AND f > 1)"),
     shape("SELECT v, v IN (SELECT k FROM s WHERE w = 2 AND f > 1) AS is_key FROM s"),

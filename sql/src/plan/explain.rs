@@ -228,11 +228,11 @@ fn interval_text(join: &Join, left: &Schema, right: &Schema) -> String {
         return "; never closes".to_owned();
     };
     let side = |name: &str, schema: &Schema, time: usize, after_us: Option<i64>| match after_us {
-        Some(after_us) => format!(
-            "{name} rows go after {} + {}",
-            name_of(schema, time),
-            Micros(after_us.max(0))
-        ),
+        Some(1..) => {
+            let after = Micros(after_us.unwrap_or_default());
+            format!("{name} rows go after {} + {after}", name_of(schema, time))
+        }
+        Some(_) => format!("{name} rows go after {}", name_of(schema, time)),
         None => format!("{name} rows stay"),
     };
     format!(

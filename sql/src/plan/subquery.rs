@@ -3,7 +3,9 @@
 //! ```text
 //! x IN (S)      as a whole condition   stays: NULL keeps no row, as false does
 //! x NOT IN (S)  as a whole condition   NOT EXISTS (S has x) AND NOT EXISTS (S has a NULL, or anything if x is NULL)
-//! x IN (S)      anywhere else          CASE WHEN EXISTS (S has x) THEN true WHEN EXISTS (… NULL …) THEN NULL ELSE false END
+//! x IN (S)      anywhere else          CASE WHEN EXISTS (S has x) THEN true
+//!                                      WHEN EXISTS (S has a NULL) OR x IS NULL AND EXISTS (S) THEN NULL ELSE false END
+//! x = ANY (S)   IN; x <> ALL (S) is NOT IN
 //! EXISTS (S)    in a list of columns   (SELECT count(*) FROM S) > 0
 //! (S)           without outer columns  S under a [`SingleRowNode`], unless it has one row at most as it is
 //! ```
@@ -18,19 +20,16 @@ use datafusion::common::{
     Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
 };
 use datafusion::functions_aggregate::count::count;
-use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, UserDefinedLogicalNodeCore, lit, not,
-    when,
+    Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, UserDefinedLogicalNodeCore,
+    lit, not, when,
 };
 
 use crate::SqlError;
 use crate::plan::translate::external;
-
-/// Name of the column of a subquery of IN, under an alias of its own.
-const VALUE: &str = "value";
 
 /// Rewrites IN and EXISTS where they stand within other expressions.
 ///
@@ -59,6 +58,7 @@ pub(crate) fn refuse_rest(plan: &LogicalPlan) -> Result<(), SqlError> {
                 let what = match expr {
                     Expr::InSubquery(_) => "IN with a subquery in this place",
                     Expr::Exists(_) => "EXISTS in this place",
+                    Expr::SetComparison(_) => "ANY or ALL with a subquery",
                     Expr::ScalarSubquery(_) => "a subquery of this form in an expression",
                     Expr::OuterReferenceColumn(..) => "a subquery that reads outer columns in this way",
                     _ => return Ok(TreeNodeRecursion::Continue),
@@ -73,19 +73,20 @@ pub(crate) fn refuse_rest(plan: &LogicalPlan) -> Result<(), SqlError> {
 
 struct Rewriting {
     is_streaming: bool,
-    aliases: Cell<usize>,
+    names: Cell<usize>,
 }
 
 fn rewritten(plan: LogicalPlan, is_streaming: bool) -> PlanResult<LogicalPlan> {
     let rewriting = Rewriting {
         is_streaming,
-        aliases: Cell::new(0),
+        names: Cell::new(0),
     };
     let plan = plan.transform_up_with_subqueries(|node| {
         if !has_subquery(&node)? {
             return Ok(Transformed::no(node));
         }
-        match node {
+        let node = node.map_expressions(|expr| expr.transform_up(|expr| Ok(any_as_in(expr))))?;
+        match node.data {
             LogicalPlan::Filter(filter) => rewriting.filter(filter).map(Transformed::yes),
             other => rewriting.expressions(other).map(Transformed::yes),
         }
@@ -106,7 +107,7 @@ fn contains_subquery(expr: &Expr) -> PlanResult<bool> {
     expr.exists(|expr| {
         Ok(matches!(
             expr,
-            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_)
+            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
         ))
     })
 }
@@ -163,9 +164,22 @@ impl Rewriting {
     }
 
     fn in_any_place(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
-        let [has_value, has_null] = self.matches(own, schema)?;
+        let has_value = self.has_value(own, schema)?;
+        let (values, value) = self.values(own)?;
+        let nulls = LogicalPlanBuilder::from(values)
+            .filter(value.is_null())?
+            .build()?;
+        let (values, _) = self.values(own)?;
+        // Nothing but equality reads outer columns, so that all of it can be counted.
+        let same = |plan: LogicalPlan| Subquery {
+            subquery: Arc::new(plan),
+            ..own.subquery.clone()
+        };
+        let has_null = exists(same(nulls), false);
+        let is_null = own.expr.as_ref().clone().is_null();
+        let unknown = has_null.or(is_null.and(exists(same(values), false)));
         when(exists(has_value, false), lit(!own.negated))
-            .when(exists(has_null, false), lit(ScalarValue::Boolean(None)))
+            .when(unknown, lit(ScalarValue::Boolean(None)))
             .otherwise(lit(own.negated))
     }
 
@@ -173,72 +187,97 @@ impl Rewriting {
         if contains_subquery(&own.expr)? {
             return Ok(Expr::InSubquery(own.clone()));
         }
-        let [has_value, has_null] = self.matches(own, schema)?;
-        Ok(exists(has_value, true).and(exists(has_null, true)))
-    }
-
-    /// The rows of the subquery that are equal to the expression, and those for which that is NULL.
-    fn matches(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<[Subquery; 2]> {
-        let outer = own.expr.as_ref().clone().transform_up(|expr| match expr {
-            Expr::Column(column) => {
-                let field = Arc::clone(schema.field_from_column(&column)?);
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
-        let outer = outer.data;
-        let mut outer_columns = own.subquery.outer_ref_columns.clone();
-        outer.apply(|expr| {
-            if matches!(expr, Expr::OuterReferenceColumn(..)) && !outer_columns.contains(expr) {
-                outer_columns.push(expr.clone());
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })?;
-        let subquery = |plan: LogicalPlan, outer_ref_columns: Vec<Expr>| Subquery {
-            subquery: Arc::new(plan),
-            outer_ref_columns,
-            spans: own.subquery.spans.clone(),
-        };
-        let (values, value) = self.values(own)?;
-        let has_value = LogicalPlanBuilder::from(values)
-            .filter(value.eq(outer.clone()))?
-            .build()?;
+        let has_value = self.has_value(own, schema)?;
+        let outer = outer_reference(&own.expr, schema)?;
         let (values, value) = self.values(own)?;
         let has_null = if own.subquery.outer_ref_columns.is_empty() {
             // There are two such rows at most, so that each outer row has few to look at.
-            let alias = self.alias();
-            let is_null = LogicalPlanBuilder::from(values)
-                .project(vec![value.is_null().alias(VALUE)])?
+            let (is_null, column) = self.named(values, value.is_null())?;
+            LogicalPlanBuilder::from(is_null)
                 .distinct()?
-                .alias(alias.as_str())?
-                .build()?;
-            let is_null_column = Expr::Column(Column::new(Some(alias), VALUE));
-            LogicalPlanBuilder::from(is_null).filter(is_null_column.or(outer.is_null()))?
+                .filter(column.or(outer.clone().is_null()))?
         } else {
-            LogicalPlanBuilder::from(values).filter(value.is_null().or(outer.is_null()))?
+            LogicalPlanBuilder::from(values).filter(value.is_null().or(outer.clone().is_null()))?
         };
-        Ok([
-            subquery(has_value, outer_columns.clone()),
-            subquery(has_null.build()?, outer_columns),
-        ])
+        let has_null = reading(&own.subquery, has_null.build()?, &outer)?;
+        Ok(exists(has_value, true).and(exists(has_null, true)))
     }
 
-    /// The subquery under an alias that nothing else has, and its column.
+    /// The rows of the subquery that are equal to the expression.
+    fn has_value(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Subquery> {
+        let outer = outer_reference(&own.expr, schema)?;
+        let (values, value) = self.values(own)?;
+        let equal = LogicalPlanBuilder::from(values)
+            .filter(value.eq(outer.clone()))?
+            .build()?;
+        reading(&own.subquery, equal, &outer)
+    }
+
+    /// The subquery with its column under a name that nothing else has, and that column.
     fn values(&self, own: &InSubquery) -> PlanResult<(LogicalPlan, Expr)> {
         let plan = own.subquery.subquery.as_ref().clone();
         let column = plan.schema().columns().into_iter().next();
         let column = column.ok_or_else(|| DataFusionError::Internal("IN reads no column".into()))?;
-        let alias = self.alias();
-        let values = LogicalPlanBuilder::from(plan)
-            .project(vec![Expr::Column(column).alias(VALUE)])?
-            .alias(alias.as_str())?
-            .build()?;
-        Ok((values, Expr::Column(Column::new(Some(alias), VALUE))))
+        self.named(plan, Expr::Column(column))
     }
 
-    fn alias(&self) -> String {
-        self.aliases.set(self.aliases.get() + 1);
-        format!("__in_{}", self.aliases.get())
+    /// One column of a plan under a name that nothing else has. An alias of the relation would stand between the plan and
+    /// outer columns that are read below it.
+    fn named(&self, plan: LogicalPlan, expr: Expr) -> PlanResult<(LogicalPlan, Expr)> {
+        let name = self.name();
+        let plan = LogicalPlanBuilder::from(plan)
+            .project(vec![expr.alias(name.as_str())])?
+            .build()?;
+        Ok((plan, Expr::Column(Column::new_unqualified(name))))
+    }
+
+    fn name(&self) -> String {
+        self.names.set(self.names.get() + 1);
+        format!("__in_{}", self.names.get())
+    }
+}
+
+/// The expression as a subquery below it sees it.
+fn outer_reference(expr: &Expr, schema: &DFSchema) -> PlanResult<Expr> {
+    let outer = expr.clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(outer.data)
+}
+
+/// A subquery in place of `own`, which reads the outer columns of `outer` too.
+fn reading(own: &Subquery, plan: LogicalPlan, outer: &Expr) -> PlanResult<Subquery> {
+    let mut outer_ref_columns = own.outer_ref_columns.clone();
+    outer.apply(|expr| {
+        if matches!(expr, Expr::OuterReferenceColumn(..)) && !outer_ref_columns.contains(expr) {
+            outer_ref_columns.push(expr.clone());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns,
+        spans: own.spans.clone(),
+    })
+}
+
+/// `= ANY (S)` is IN, and `<> ALL (S)` is NOT IN.
+fn any_as_in(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::SetComparison(own)
+            if matches!(
+                (own.op, &own.quantifier),
+                (Operator::Eq, SetQuantifier::Any) | (Operator::NotEq, SetQuantifier::All)
+            ) =>
+        {
+            let negated = own.op == Operator::NotEq;
+            Transformed::yes(Expr::InSubquery(InSubquery::new(own.expr, own.subquery, negated)))
+        }
+        other => Transformed::no(other),
     }
 }
 

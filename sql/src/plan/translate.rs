@@ -194,6 +194,12 @@ fn plan_error(message: &str) -> SqlError {
     if message.contains("must appear in the GROUP BY clause") {
         return grouping_error(message);
     }
+    if message.contains("Correlated scalar subquery must be aggregated") {
+        return SqlError::unsupported(
+            "a subquery that reads outer columns, stands for a value and is no aggregate",
+        )
+        .with_hint("Aggregate its column, for instance with max().");
+    }
     if let Some(error) = no_overload(message).or_else(|| clauses::clause_error(message)) {
         return error;
     }

@@ -181,7 +181,10 @@ impl Lowering {
         let StreamOp::Aggregate(aggregate) = &node.op else {
             return;
         };
-        if aggregate.groups.is_empty() || self.scans.is_empty() {
+        // There are few combinations of booleans.
+        let fields = &node.schema.fields()[..aggregate.groups.len()];
+        let is_few = fields.iter().all(|field| *field.data_type() == DataType::Boolean);
+        if is_few || self.scans.is_empty() {
             return;
         }
         let names: Vec<&str> = node.schema.fields()[..aggregate.groups.len()]

@@ -444,11 +444,10 @@ impl Lowering {
 
     /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.
     fn check_emit(&self) -> Result<(), SqlError> {
-        let has_aggregate = self
-            .nodes
-            .iter()
-            .any(|node| matches!(&node.op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
-        if has_aggregate && self.nodes.last().is_some_and(|root| !root.append_only) {
+        let has = |is: fn(&StreamOp) -> bool| self.nodes.iter().any(|node| is(&node.op));
+        let has_aggregate = has(|op| matches!(op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
+        let takes_back = self.nodes.last().is_some_and(|root| !root.append_only);
+        if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_))) {
             return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
                 .with_detail(
                     "It takes rows back when rows of the other side come, after their windows have closed.",

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
 
+use crate::statement::ObjectKind;
+
 /// A streaming query.
 #[derive(Debug, Clone)]
 pub struct StreamPlan {
@@ -48,10 +50,14 @@ pub struct PlanNode {
 pub enum StreamOp {
     /// Reads a source through lanes. At most one per source in a plan.
     SourceScan(SourceScan),
-    /// Reads the changes of a stored relation (a materialized view), starting with its content.
+    /// Gives the changes that statements make to the table of the plan, whose only node it is.
+    TableChanges,
+    /// Reads the changes of a stored relation (a table or a materialized view), starting with its content.
     RelationScan {
         /// Its name.
         relation: String,
+        /// What it is.
+        kind: ObjectKind,
         /// Which of its columns, in order.
         columns: Vec<usize>,
     },

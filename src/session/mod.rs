@@ -1,6 +1,7 @@
 //! Sessions: the one way in for the shell, the wire and embedding programs.
 
 mod describe;
+mod dml;
 mod select;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub struct Session {
 const SETTINGS: &[(&str, &str)] = &[
     ("application_name", ""),
     ("client_encoding", "UTF8"),
+    ("implicit_flush", "true"),
     ("timezone", "UTC"),
 ];
 
@@ -89,6 +91,15 @@ impl Session {
         let database = &self.database;
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
+            Statement::CreateTable(_) => database.create_table(parsed).await,
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+                dml::change(database, &parsed.statement).await
+            }
+            Statement::Flush => {
+                database.refuse_read_only("FLUSH")?;
+                database.shared.engine.barrier().await?;
+                Ok(Outcome::done("FLUSH"))
+            }
             Statement::CreateView(_) => database.create_view(parsed).await,
             Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
             Statement::CreateSink(_) => database.create_sink(parsed).await,
@@ -129,6 +140,7 @@ impl Session {
         let allowed = match (name, value) {
             ("client_encoding", Some(value)) => value.eq_ignore_ascii_case("utf8").then_some(()),
             ("timezone", Some(value)) => value.eq_ignore_ascii_case("utc").then_some(()),
+            ("implicit_flush", Some(value)) => ["true", "false", "on", "off"].contains(&value).then_some(()),
             _ => Some(()),
         };
         if allowed.is_none() {

@@ -9,6 +9,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::Catalog;
+use highwater_sql::statement::ObjectKind;
 
 use crate::database::Database;
 use crate::engine::error::EngineError;
@@ -24,25 +25,30 @@ pub(crate) const SCHEMA: &str = "hw";
 pub(crate) struct Snapshot {
     catalog: Arc<Catalog>,
     pipelines: Vec<PipelineStatus>,
-    broken: Vec<(String, EngineError)>,
+    broken: Vec<(String, ObjectKind, EngineError)>,
     errors: Vec<ErrorRow>,
     settings: Vec<(&'static str, String)>,
     stored: tables::Stored,
 }
 
-impl Snapshot {
-    /// Asks the pipelines, if the query reads a system table at all.
-    pub(crate) async fn take(database: &Database, query: &ast::Query) -> Result<Self> {
-        let reads = ast::visit_relations(query, |name| {
-            let first = name.0.first().and_then(ast::ObjectNamePart::as_ident);
-            match first {
-                Some(ident) if name.0.len() > 1 && ident.value.eq_ignore_ascii_case(SCHEMA) => {
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
+/// Whether a query, or an expression, names a system table.
+pub(crate) fn is_read_by(read: &impl ast::Visit) -> bool {
+    let found = ast::visit_relations(read, |name| {
+        let first = name.0.first().and_then(ast::ObjectNamePart::as_ident);
+        match first {
+            Some(ident) if name.0.len() > 1 && ident.value.eq_ignore_ascii_case(SCHEMA) => {
+                ControlFlow::Break(())
             }
-        });
-        if reads.is_continue() {
+            _ => ControlFlow::Continue(()),
+        }
+    });
+    found.is_break()
+}
+
+impl Snapshot {
+    /// Asks the pipelines, if the statement reads a system table at all.
+    pub(crate) async fn take(database: &Database, reads: bool) -> Result<Self> {
+        if !reads {
             return Ok(Self::default());
         }
         let shared = &database.shared;
@@ -74,6 +80,7 @@ impl Snapshot {
             "errors" => self.errors(),
             "settings" => self.settings(),
             "views" => self.views(),
+            "tables" => self.tables(),
             _ => return None,
         };
         let table =

@@ -18,6 +18,7 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
+use crate::statement::ObjectKind;
 use crate::stream_plan::{
     Aggregate, AggregateCall, AggregateFunction, NodeId, PlanNode, SourceScan, StreamOp, StreamPlan,
 };
@@ -84,7 +85,10 @@ impl Drawing<'_> {
             StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
                 depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
             }
-            StreamOp::RelationScan { .. } | StreamOp::Aggregate(_) | StreamOp::Union => false,
+            StreamOp::TableChanges
+            | StreamOp::RelationScan { .. }
+            | StreamOp::Aggregate(_)
+            | StreamOp::Union => false,
         }
     }
 }
@@ -95,8 +99,13 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
     let input = input.unwrap_or(&empty);
     match &node.op {
         StreamOp::SourceScan(scan) => source_line(scan, node),
-        StreamOp::RelationScan { relation, .. } => {
-            format!("Materialized view {relation}: {}", column_names(&node.schema))
+        StreamOp::TableChanges => format!("Changes: {}", column_names(&node.schema)),
+        StreamOp::RelationScan { relation, kind, .. } => {
+            let sort = match kind {
+                ObjectKind::Table => "Table",
+                _ => "Materialized view",
+            };
+            format!("{sort} {relation}: {}", column_names(&node.schema))
         }
         StreamOp::Filter(predicate) => format!("Filter: {}", expression(predicate)),
         StreamOp::Project(exprs) => {

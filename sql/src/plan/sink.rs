@@ -81,8 +81,8 @@ fn retracting(plan: &StreamPlan) -> String {
         Some(StreamOp::Aggregate(_)) => {
             "A row of its GROUP BY changes as more rows of the group come.".to_owned()
         }
-        Some(StreamOp::RelationScan { relation, .. }) => {
-            format!("Rows of materialized view \"{relation}\" are updated.")
+        Some(StreamOp::RelationScan { relation, kind, .. }) => {
+            format!("Rows of {} \"{relation}\" are updated.", kind.noun())
         }
         _ => "It takes rows back.".to_owned(),
     }

@@ -20,7 +20,8 @@ pub struct Session {
     settings: Mutex<BTreeMap<String, String>>,
 }
 
-/// Settings that `SET` takes, with their defaults.
+/// Settings that `SET` takes, with their defaults. `implicit_flush` is taken as RisingWave's scripts have it: a statement that
+/// changes a table always comes back when the views of its pipeline show the change.
 const SETTINGS: &[(&str, &str)] = &[
     ("application_name", ""),
     ("client_encoding", "UTF8"),
@@ -122,6 +123,7 @@ impl Session {
     }
 
     fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
+        let name = canonical(name);
         let known = SETTINGS.iter().any(|(known, _)| *known == name);
         if !known {
             let of_database = self
@@ -177,6 +179,7 @@ impl Session {
     }
 
     fn show_setting(&self, name: &str) -> Result<Outcome> {
+        let name = canonical(name);
         let own = self.settings.lock().get(name).cloned();
         let session = SETTINGS
             .iter()
@@ -193,6 +196,14 @@ impl Session {
             .or_else(|| database.map(|(_, value)| value.clone()));
         let value = value.ok_or_else(|| unknown_setting(name))?;
         Outcome::text_rows("SHOW", &[name], vec![vec![Some(value)]])
+    }
+}
+
+/// The one name of a setting that has two.
+fn canonical(name: &str) -> &str {
+    match name {
+        "rw_implicit_flush" => "implicit_flush",
+        other => other,
     }
 }
 

@@ -71,7 +71,8 @@ impl Session {
     }
 
     /// Runs one or more statements, separated by semicolons, and stops at the first error. What the statements before
-    /// it did stays done.
+    /// it did stays done. A statement that changes a table comes back when its change is durable; the views that read the
+    /// table show it then. If this is dropped before, the change may be made or not.
     ///
     /// # Errors
     /// What a statement reports; its position counts from the start of `sql`.

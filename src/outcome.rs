@@ -35,7 +35,7 @@ impl Rows {
 /// What a statement gives back.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// As PostgreSQL's command tags: `CREATE SOURCE`, `SELECT 3`.
+    /// As PostgreSQL's command tags: `CREATE SOURCE`, `SELECT 3`, `INSERT 0 1`.
     pub tag: String,
     /// Rows, if the statement returns any.
     pub rows: Option<Rows>,

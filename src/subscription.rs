@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
-use highwater_sql::catalog::ObjectBody;
 use highwater_storage::ObjectId;
 
 use crate::database::{Database, Shared};
@@ -18,7 +17,7 @@ use crate::error::{Error, Result};
 /// Rows per batch of the snapshot.
 const SNAPSHOT_ROWS: usize = 8192;
 
-/// A batch of changes to a view.
+/// A batch of changes to a table or a view.
 #[derive(Debug, Clone)]
 pub struct Changes {
     /// The step of the pipeline that made them; 0 for the rows that were there at the start.
@@ -29,7 +28,7 @@ pub struct Changes {
     pub weights: Vec<i64>,
 }
 
-/// The changes of a view, as a [`Stream`]. It ends when the view is dropped or the database closes, and with an error when
+/// The changes of a table or a view, as a [`Stream`]. It ends when the view is dropped or the database closes, and with an error when
 /// the view fails. A reader that is too slow is told so by an error (SQLSTATE 53400) and gets nothing more: it never holds
 /// back the pipeline.
 pub struct Subscription {
@@ -40,12 +39,12 @@ pub struct Subscription {
 }
 
 impl Database {
-    /// Follows a materialized view: its rows as they are now, then every change, as an async stream.
+    /// Follows a table or a materialized view: its rows as they are now, then every change, as an async stream.
     ///
     /// # Errors
-    /// A name that is no materialized view.
-    pub async fn subscribe(&self, view: &str) -> Result<Subscription> {
-        open(&self.shared, view)
+    /// A name that is neither.
+    pub async fn subscribe(&self, relation: &str) -> Result<Subscription> {
+        open(&self.shared, relation)
     }
 }
 
@@ -90,22 +89,22 @@ fn lag_error() -> Error {
         .with_hint("Read faster, or subscribe again: it starts with the rows as they are then.")
 }
 
-/// Opens a subscription to a materialized view.
+/// Opens a subscription to a table or a materialized view.
 ///
 /// # Errors
-/// A name that is no materialized view, or one that does not run.
+/// A name that is neither, or what does not run.
 fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let catalog = shared.catalog();
     let object = catalog.resolve(name)?;
-    if !matches!(object.body, ObjectBody::MaterializedView(_)) {
+    if object.body.stored().is_none() {
         return Err(Error::new(
             "42809",
-            format!("\"{name}\" is not a materialized view"),
+            format!("\"{name}\" is not a table or a materialized view"),
         ));
     }
+    let noun = object.body.kind().noun();
     let view = shared.engine.view(ObjectId(object.id.0));
-    let view =
-        view.ok_or_else(|| Error::new("55000", format!("materialized view \"{name}\" does not run")))?;
+    let view = view.ok_or_else(|| Error::new("55000", format!("{noun} \"{name}\" does not run")))?;
     let (reader, receiver) = {
         // No step is published between the snapshot and the first change.
         let _still = shared.engine.parts().publish.read();

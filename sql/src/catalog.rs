@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
-use crate::statement::{Include, ObjectKind};
+use crate::statement::{Include, ObjectKind, OnConflict};
 use crate::stream_plan::StreamPlan;
 
 pub use self::dependencies::DropPlan;
@@ -44,6 +44,8 @@ pub struct Object {
 pub enum ObjectBody {
     /// A source.
     Source(SourceDef),
+    /// A table.
+    Table(TableDef),
     /// A logical view, kept as its query text.
     View(ViewDef),
     /// A materialized view.
@@ -102,6 +104,55 @@ pub struct WatermarkDef {
     pub expression: String,
 }
 
+/// A table, resolved.
+#[derive(Debug, Clone)]
+pub struct TableDef {
+    /// Its columns in declared order.
+    pub columns: Vec<TableColumnDef>,
+    /// Columns of the primary key, in its order; empty: equal rows may be there more than once.
+    pub primary_key: Vec<usize>,
+    /// Whether rows only ever come.
+    pub append_only: bool,
+    /// What becomes of a row whose key is there already.
+    pub on_conflict: OnConflict,
+    /// The column whose value must not be smaller than that of the row it replaces.
+    pub version_column: Option<usize>,
+    /// The one node that takes its changes: columns, key, whether it only appends.
+    pub plan: Arc<StreamPlan>,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableColumnDef {
+    /// Its name.
+    pub name: String,
+    /// Its Arrow type.
+    pub data_type: DataType,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+    /// What it holds where no value is given.
+    pub filled: FilledDef,
+}
+
+/// What a column of a table holds where no value is given; expressions are SQL text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilledDef {
+    /// NULL.
+    Null,
+    /// The value of an expression without columns.
+    Default(String),
+    /// The value of an expression over the other columns; none can be given.
+    Generated(String),
+}
+
+impl TableDef {
+    /// Its columns as Arrow has them.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.plan.root().schema
+    }
+}
+
 /// A logical view.
 #[derive(Debug, Clone)]
 pub struct ViewDef {
@@ -140,11 +191,32 @@ pub struct SinkDef {
 }
 
 impl ObjectBody {
+    /// What runs for it: the plan of a table, a materialized view or a sink; `None` for what does not run.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Arc<StreamPlan>> {
+        match self {
+            Self::Table(table) => Some(&table.plan),
+            Self::MaterializedView(view) => Some(&view.plan),
+            Self::Sink(sink) => Some(&sink.plan),
+            Self::Source(_) | Self::View(_) => None,
+        }
+    }
+
+    /// The plan of a stored relation: a table or a materialized view.
+    #[must_use]
+    pub fn stored(&self) -> Option<&Arc<StreamPlan>> {
+        match self {
+            Self::Table(_) | Self::MaterializedView(_) => self.plan(),
+            Self::Source(_) | Self::View(_) | Self::Sink(_) => None,
+        }
+    }
+
     /// What kind of object it is.
     #[must_use]
     pub fn kind(&self) -> ObjectKind {
         match self {
             Self::Source(_) => ObjectKind::Source,
+            Self::Table(_) => ObjectKind::Table,
             Self::View(_) => ObjectKind::View,
             Self::MaterializedView(_) => ObjectKind::MaterializedView,
             Self::Sink(_) => ObjectKind::Sink,

@@ -35,6 +35,12 @@ pub enum SqlState {
     AmbiguousColumn,
     /// 42P17
     InvalidObjectDefinition,
+    /// 42P16
+    InvalidTableDefinition,
+    /// 428C9
+    GeneratedAlways,
+    /// 42P20
+    WindowingError,
     /// 42622
     NameTooLong,
     /// 42939
@@ -95,6 +101,9 @@ impl SqlState {
             Self::GroupingError => "42803",
             Self::AmbiguousColumn => "42702",
             Self::InvalidObjectDefinition => "42P17",
+            Self::InvalidTableDefinition => "42P16",
+            Self::GeneratedAlways => "428C9",
+            Self::WindowingError => "42P20",
             Self::NameTooLong => "42622",
             Self::ReservedName => "42939",
             Self::ProgramLimitExceeded => "54000",

@@ -1,5 +1,7 @@
 //! From the statement to the object: types, options after interpolation, and the checks that need no planner.
 
+mod table;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::plan::types::{arrow_type, sql_type_name};
 use crate::show::definition_of_source;
 use crate::statement::{CreateSink, CreateSource, Include, SourceColumn, SourceColumnKind, WithOptions};
 use crate::suggest::closest;
+
+pub use self::table::resolve_table;
 
 /// A source as the catalog keeps it.
 #[derive(Debug, Clone)]

@@ -20,12 +20,22 @@ pub struct Parsed {
 pub enum Statement {
     /// `CREATE SOURCE`
     CreateSource(CreateSource),
+    /// `CREATE TABLE`
+    CreateTable(CreateTable),
     /// `CREATE [OR REPLACE] VIEW`
     CreateView(CreateView),
     /// `CREATE MATERIALIZED VIEW`
     CreateMaterializedView(CreateMaterializedView),
     /// `CREATE SINK`
     CreateSink(CreateSink),
+    /// `INSERT INTO`
+    Insert(Insert),
+    /// `UPDATE`
+    Update(Update),
+    /// `DELETE FROM`
+    Delete(Delete),
+    /// `FLUSH`
+    Flush,
     /// `DROP …`
     Drop(Drop),
     /// `SHOW …`
@@ -52,7 +62,7 @@ pub enum Statement {
         /// Its new value; `None` for DEFAULT.
         value: Option<String>,
     },
-    /// `ALTER MATERIALIZED VIEW | SINK name RESUME` after a FAILED state.
+    /// `ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME` after a FAILED state.
     Resume {
         /// What kind of object.
         kind: ObjectKind,
@@ -66,6 +76,8 @@ pub enum Statement {
 pub enum ObjectKind {
     /// A stream read through a connector.
     Source,
+    /// A stored relation that DML changes.
+    Table,
     /// A logical view.
     View,
     /// A view that is kept up to date and stored.
@@ -80,6 +92,7 @@ impl ObjectKind {
     pub fn noun(self) -> &'static str {
         match self {
             Self::Source => "source",
+            Self::Table => "table",
             Self::View => "view",
             Self::MaterializedView => "materialized view",
             Self::Sink => "sink",
@@ -185,6 +198,121 @@ pub struct WatermarkClause {
     pub expression: Box<ast::Expr>,
 }
 
+/// `CREATE TABLE`
+#[derive(Debug, Clone)]
+pub struct CreateTable {
+    /// Its name.
+    pub name: String,
+    /// `IF NOT EXISTS`
+    pub if_not_exists: bool,
+    /// Its columns, in order.
+    pub columns: Vec<TableColumn>,
+    /// The columns of the primary key with their places; empty: there is none.
+    pub primary_key: Vec<(String, usize)>,
+    /// `APPEND ONLY`
+    pub append_only: bool,
+    /// `ON CONFLICT …` with its place.
+    pub on_conflict: Option<(OnConflict, usize)>,
+    /// `WITH VERSION COLUMN (column)` with the place of the column's name.
+    pub version_column: Option<(String, usize)>,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// Its SQL type.
+    pub data_type: ast::DataType,
+    /// `NOT NULL`
+    pub not_null: bool,
+    /// Where its values come from when none is given.
+    pub filled: Filled,
+    /// Byte offset of its name in the script.
+    pub position: usize,
+}
+
+/// What a column of a table holds where no value is given.
+#[derive(Debug, Clone)]
+pub enum Filled {
+    /// NULL.
+    Null,
+    /// `DEFAULT expression`
+    Default(Box<ast::Expr>),
+    /// `AS expression` over the other columns; no value can be given.
+    Generated(Box<ast::Expr>),
+}
+
+/// What becomes of a row whose key is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// `DO UPDATE`: it replaces the row that is there.
+    Update,
+    /// `DO NOTHING`: the row that is there stays.
+    Nothing,
+    /// `DO UPDATE IF NOT NULL`: its values that are not NULL replace those that are there.
+    UpdateIfNotNull,
+}
+
+/// `INSERT INTO table [AS alias] [(column, …)] source [RETURNING …]`
+#[derive(Debug, Clone)]
+pub struct Insert {
+    /// What is changed.
+    pub target: Target,
+    /// The listed columns with their places; empty: none are listed.
+    pub columns: Vec<(String, usize)>,
+    /// The rows.
+    pub source: InsertSource,
+    /// `RETURNING …`
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// The table that a statement changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Byte offset of its name in the script.
+    pub position: usize,
+    /// What the statement calls it, if not by its name.
+    pub alias: Option<String>,
+}
+
+/// Where the rows of an INSERT come from.
+#[derive(Debug, Clone)]
+pub enum InsertSource {
+    /// `VALUES (…), …`; DEFAULT stands there as a name.
+    Rows(Vec<Vec<ast::Expr>>),
+    /// Any other query.
+    Query(Box<ast::Query>),
+    /// `DEFAULT VALUES`
+    Defaults,
+}
+
+/// `UPDATE table [AS alias] SET column = expression, … [WHERE …] [RETURNING …]`
+#[derive(Debug, Clone)]
+pub struct Update {
+    /// What is changed.
+    pub target: Target,
+    /// The assignments: column, place of its name, value.
+    pub assignments: Vec<(String, usize, ast::Expr)>,
+    /// `WHERE …`
+    pub selection: Option<Box<ast::Expr>>,
+    /// `RETURNING …`
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
+/// `DELETE FROM table [AS alias] [WHERE …] [RETURNING …]`
+#[derive(Debug, Clone)]
+pub struct Delete {
+    /// What is changed.
+    pub target: Target,
+    /// `WHERE …`
+    pub selection: Option<Box<ast::Expr>>,
+    /// `RETURNING …`
+    pub returning: Option<Vec<ast::SelectItem>>,
+}
+
 /// `CREATE [OR REPLACE] VIEW`
 #[derive(Debug, Clone)]
 pub struct CreateView {
@@ -256,7 +384,7 @@ pub struct Drop {
 /// `SHOW …`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Show {
-    /// `SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS`
+    /// `SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | SINKS`
     Objects(ObjectKind),
     /// `SHOW CREATE kind name`; the kind is not needed.
     Create {
@@ -267,8 +395,6 @@ pub enum Show {
         /// Where the name stands.
         position: usize,
     },
-    /// `SHOW TABLES`: there are none.
-    Tables,
     /// `SHOW LANES [FROM source]`
     Lanes(Option<String>),
     /// `SHOW WATERMARKS`

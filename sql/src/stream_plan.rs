@@ -15,6 +15,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::window::WindowExpr;
 
+use crate::statement::ObjectKind;
+
 /// A streaming query.
 #[derive(Debug, Clone)]
 pub struct StreamPlan {
@@ -51,10 +53,14 @@ pub struct PlanNode {
 pub enum StreamOp {
     /// Reads a source through lanes. At most one per source in a plan.
     SourceScan(SourceScan),
-    /// Reads the changes of a stored relation (a materialized view), starting with its content.
+    /// Gives the changes that statements make to the table of the plan, whose only node it is.
+    TableChanges,
+    /// Reads the changes of a stored relation (a table or a materialized view), starting with its content.
     RelationScan {
         /// Its name.
         relation: String,
+        /// What it is.
+        kind: ObjectKind,
         /// Which of its columns, in order.
         columns: Vec<usize>,
     },

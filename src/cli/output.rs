@@ -57,16 +57,29 @@ impl Output {
     /// When nothing more can be written.
     pub(super) fn outcome(&mut self, outcome: &Outcome, interrupt: &Interrupt) -> io::Result<Written> {
         let written = match &outcome.rows {
-            Some(rows) => self.rows(rows, None, interrupt)?,
-            None => {
-                if !self.quiet && self.format == Format::Table {
-                    writeln!(self.out, "{}", outcome.tag)?;
+            Some(rows) => {
+                let written = self.rows(rows, None, interrupt)?;
+                // As psql does: the rows of RETURNING, then what was done.
+                if is_change(&outcome.tag) {
+                    self.tag(&outcome.tag)?;
                 }
+                written
+            }
+            None => {
+                self.tag(&outcome.tag)?;
                 Written::Whole
             }
         };
         self.out.flush()?;
         Ok(written)
+    }
+
+    /// A command tag, where tags are shown.
+    fn tag(&mut self, tag: &str) -> io::Result<()> {
+        if !self.quiet && self.format == Format::Table {
+            writeln!(self.out, "{tag}")?;
+        }
+        Ok(())
     }
 
     /// Rows, with a title above a table.
@@ -117,4 +130,11 @@ impl Output {
     pub(super) fn writer(&mut self) -> &mut dyn Write {
         &mut self.out
     }
+}
+
+/// Whether the tag is that of a statement that changes rows.
+fn is_change(tag: &str) -> bool {
+    ["INSERT ", "UPDATE ", "DELETE "]
+        .iter()
+        .any(|verb| tag.starts_with(verb))
 }

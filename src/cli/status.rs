@@ -89,7 +89,11 @@ impl Status {
     /// When the database is closed.
     pub(super) async fn take(session: &Session) -> Result<Self> {
         let mut status = Self::default();
-        let queries = Figures::ask(session, "SELECT * FROM hw.queries ORDER BY name").await?;
+        let queries = Figures::ask(
+            session,
+            "SELECT * FROM hw.queries WHERE kind <> 'table' ORDER BY name",
+        )
+        .await?;
         status.queries = queries.rows().map(query_status).collect();
         let lanes = Figures::ask(
             session,

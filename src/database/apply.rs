@@ -81,6 +81,20 @@ impl Database {
         Ok(connector.fixed_schema(&options))
     }
 
+    /// `CREATE TABLE`
+    pub(crate) async fn create_table(&self, parsed: &Parsed) -> Result<Outcome> {
+        const TAG: &str = "CREATE TABLE";
+        let Statement::CreateTable(table) = &parsed.statement else {
+            return Err(wrong_statement());
+        };
+        self.refuse_read_only(TAG)?;
+        let taken = IfTaken::skip_if(table.if_not_exists);
+        if let Some(done) = self.skip_existing(TAG, &table.name, taken)? {
+            return Ok(done);
+        }
+        self.add_planned(TAG, parsed, &table.name, taken).await
+    }
+
     /// `CREATE VIEW`
     pub(crate) async fn create_view(&self, parsed: &Parsed) -> Result<Outcome> {
         const TAG: &str = "CREATE VIEW";
@@ -167,11 +181,7 @@ impl Database {
     ) -> Result<Outcome> {
         let catalog = self.shared.catalog();
         let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
-        let notices = match &body {
-            ObjectBody::MaterializedView(view) => view.plan.notices.clone(),
-            ObjectBody::Sink(sink) => sink.plan.notices.clone(),
-            ObjectBody::Source(_) | ObjectBody::View(_) => Vec::new(),
-        };
+        let notices = body.plan().map(|plan| plan.notices.clone()).unwrap_or_default();
         let definition = show::definition(parsed);
         let draft = Draft {
             name: name.to_owned(),

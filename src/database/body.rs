@@ -7,7 +7,7 @@ use highwater_connectors::options::OptionMap;
 use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, ViewDef};
 use highwater_sql::plan;
-use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source};
+use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source, resolve_table};
 use highwater_sql::statement::{CreateSink, CreateSource, Parsed, Statement};
 
 use super::specs::{checked_source, only_of, sink_options};
@@ -59,6 +59,7 @@ pub(super) fn body_of(
             let resolved = source_of(registry, source, None, purpose)?;
             Ok((ObjectBody::Source(resolved.def), Vec::new()))
         }
+        Statement::CreateTable(table) => Ok((ObjectBody::Table(resolve_table(table)?), Vec::new())),
         Statement::CreateView(view) => {
             let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
             let body = ViewDef {

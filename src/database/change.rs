@@ -113,7 +113,7 @@ impl Database {
         Ok(Outcome::done(tag).with_notices(notices))
     }
 
-    /// `ALTER MATERIALIZED VIEW | SINK name RESUME`: runs a FAILED query again from its last checkpoint, and with it what has
+    /// `ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME`: runs a FAILED query again from its last checkpoint, and with it what has
     /// failed because of it. One that has missed changes of what it reads is built anew.
     pub(crate) async fn resume(&self, kind: ObjectKind, name: &str) -> Result<Outcome> {
         let tag = format!("ALTER {}", kind.noun().to_uppercase());
@@ -125,7 +125,11 @@ impl Database {
         Ok(Outcome::done(tag).with_notices(notices))
     }
 
-    async fn to_its_end<T, F>(&self, change: impl FnOnce(Self) -> F) -> Result<T>
+    /// Runs a change to its end, even if nobody waits for it any more.
+    ///
+    /// # Errors
+    /// What the change reports.
+    pub(crate) async fn to_its_end<T, F>(&self, change: impl FnOnce(Self) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -345,13 +349,9 @@ fn erase(batch: &mut WriteBatch, object: &Object) {
     layout::delete_object(batch, id);
 }
 
-/// What a view or sink runs; `None` for what does not run.
+/// What a table, view or sink runs; `None` for what does not run.
 fn plan_of(object: &Object) -> Option<&StreamPlan> {
-    match &object.body {
-        ObjectBody::MaterializedView(view) => Some(&view.plan),
-        ObjectBody::Sink(sink) => Some(&sink.plan),
-        ObjectBody::Source(_) | ObjectBody::View(_) => None,
-    }
+    object.body.plan().map(Arc::as_ref)
 }
 
 /// The stored relations that a query reads.

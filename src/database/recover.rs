@@ -136,7 +136,7 @@ pub(super) async fn run_queries(shared: &Shared) -> Result<()> {
     let catalog = shared.catalog();
     let mut queries: Vec<_> = catalog
         .iter()
-        .filter(|object| matches!(object.body, ObjectBody::MaterializedView(_) | ObjectBody::Sink(_)))
+        .filter(|object| object.body.plan().is_some())
         .cloned()
         .collect();
     queries.sort_by_key(|object| object.id);

@@ -98,12 +98,12 @@ pub(crate) fn sink_options(
     Ok(specs)
 }
 
-/// All options that an object may have; empty for views.
+/// All options that an object may have; empty for tables and views.
 pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSpec> {
     let specs = match body {
         ObjectBody::Source(source) => source_options(registry, source),
         ObjectBody::Sink(sink) => sink_options(registry, &sink.connector, sink.encode.as_deref()),
-        ObjectBody::View(_) | ObjectBody::MaterializedView(_) => Ok(Vec::new()),
+        ObjectBody::Table(_) | ObjectBody::View(_) | ObjectBody::MaterializedView(_) => Ok(Vec::new()),
     };
     specs.unwrap_or_default()
 }
@@ -233,7 +233,7 @@ fn identity_of(facts: &[(String, String)]) -> RecoveryIdentity {
     named.collect()
 }
 
-/// What the engine needs to run a view or sink.
+/// What the engine needs to run a table, view or sink.
 ///
 /// # Errors
 /// A connector that is not registered (any more), options that it no longer takes.
@@ -244,15 +244,15 @@ pub(crate) fn query_spec(
     object: &Object,
 ) -> Result<QuerySpec> {
     let mut obstacle = facts.obstacles.get(&object.id);
-    let (plan, target) = match &object.body {
-        ObjectBody::MaterializedView(view) => (Arc::clone(&view.plan), Target::View),
-        ObjectBody::Sink(sink) => (Arc::clone(&sink.plan), Target::Sink(sink_target(registry, sink)?)),
-        ObjectBody::Source(_) | ObjectBody::View(_) => {
-            return Err(Error::new(
-                "XX000",
-                format!("\"{}\" is nothing that runs", object.name),
-            ));
-        }
+    let Some(plan) = object.body.plan().map(Arc::clone) else {
+        return Err(Error::new(
+            "XX000",
+            format!("\"{}\" is nothing that runs", object.name),
+        ));
+    };
+    let target = match &object.body {
+        ObjectBody::Sink(sink) => Target::Sink(sink_target(registry, sink)?),
+        _ => Target::View,
     };
     let mut sources = Vec::new();
     let mut relations = Vec::new();

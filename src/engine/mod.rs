@@ -20,5 +20,6 @@ pub(crate) mod sink;
 pub(crate) mod source_settings;
 pub(crate) mod status;
 pub(crate) mod subscribe;
+pub(crate) mod table;
 pub(crate) mod view;
 pub(crate) mod watermark;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater_sql::statement::ObjectKind;
 use highwater_storage::{Epoch, ObjectId, Store, progress};
 
 use super::clock::Clock;
@@ -13,9 +14,10 @@ use super::lane::pool::LanePool;
 use super::pipeline::checkpoint::Checkpointer;
 use super::pipeline::{Command, Pipeline, PipelineOptions, PipelineStatus};
 use super::query::Query;
+use super::query::change::TableChange;
 use super::query::header::QueryHeader;
 use super::query::output::{Output, SharedView};
-use super::query::spec::{EngineParts, QuerySpec, Target};
+use super::query::spec::{EngineParts, QuerySpec};
 use super::status::QueryStatus;
 
 /// How an engine is started.
@@ -340,6 +342,45 @@ impl Engine {
         Ok(epoch)
     }
 
+    /// Hands the change of a statement to its table. It goes through one of the coming steps: `change` tells when that is
+    /// visible, and when it is durable.
+    ///
+    /// # Errors
+    /// A table that does not run.
+    pub(crate) async fn change(&self, table: ObjectId, change: TableChange) -> Result<(), EngineError> {
+        // No pipeline ends and no table moves while the lock is held.
+        let state = self.state.lock().await;
+        state.check_open()?;
+        if let Some((spec, error)) = state.broken.get(&table) {
+            return Err(
+                EngineError::new("55000", format!("table \"{}\" does not run", spec.name))
+                    .with_detail(error.message.clone()),
+            );
+        }
+        let home = state.homes.get(&table).and_then(|home| state.pipelines.get(home));
+        match home {
+            Some(pipeline) => pipeline.send(Command::Change(table, change)),
+            None => Err(EngineError::new("42P01", "the table was dropped")),
+        }
+    }
+
+    /// Comes back at the end of a step of every pipeline: what was acknowledged before is visible everywhere.
+    ///
+    /// # Errors
+    /// When the database is closed.
+    pub(crate) async fn barrier(&self) -> Result<(), EngineError> {
+        let pipelines: Vec<_> = {
+            let state = self.state.lock().await;
+            state.check_open()?;
+            state.pipelines.values().cloned().collect()
+        };
+        for pipeline in pipelines {
+            // One that has ended meanwhile has nothing left to show.
+            let _ = pipeline.ask(Command::Barrier).await;
+        }
+        Ok(())
+    }
+
     /// How every pipeline is.
     pub(crate) async fn status(&self) -> Vec<PipelineStatus> {
         let pipelines: Vec<_> = self.state.lock().await.pipelines.values().cloned().collect();
@@ -357,10 +398,7 @@ impl Engine {
         let state = self.state.lock().await;
         let broken = state.broken.values();
         broken
-            .map(|(spec, error)| {
-                let is_sink = matches!(spec.target, Target::Sink(_));
-                QueryStatus::broken(spec.id, spec.name.clone(), is_sink, error.clone())
-            })
+            .map(|(spec, error)| QueryStatus::broken(spec.id, spec.name.clone(), spec.kind(), error.clone()))
             .collect()
     }
 

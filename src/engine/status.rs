@@ -1,5 +1,6 @@
 //! Figures for people: what `SHOW` and the `hw.*` tables show of running queries.
 
+use highwater_sql::statement::ObjectKind;
 use highwater_storage::{LaneCounts, ObjectId};
 
 use super::error::EngineError;
@@ -52,8 +53,8 @@ pub(crate) struct QueryStatus {
     pub(crate) id: ObjectId,
     /// Its name.
     pub(crate) name: String,
-    /// Whether it is a sink.
-    pub(crate) is_sink: bool,
+    /// Whether it is a table, a materialized view or a sink.
+    pub(crate) kind: ObjectKind,
     /// Why it stopped, if it did.
     pub(crate) failure: Option<EngineError>,
     /// The watermark of its result (µs).
@@ -82,25 +83,20 @@ pub(crate) enum Phase {
 }
 
 impl QueryStatus {
-    /// What kind of object it is, for people.
-    pub(crate) fn kind(&self) -> &'static str {
-        if self.is_sink { "sink" } else { "materialized view" }
-    }
-
     /// A query that could not be started.
-    pub(crate) fn broken(id: ObjectId, name: String, is_sink: bool, error: EngineError) -> Self {
+    pub(crate) fn broken(id: ObjectId, name: String, kind: ObjectKind, error: EngineError) -> Self {
         Self {
             failure: Some(error),
-            ..Self::not_running(id, name, is_sink)
+            ..Self::not_running(id, name, kind)
         }
     }
 
     /// A recorded query that this process only looks at.
-    pub(crate) fn not_running(id: ObjectId, name: String, is_sink: bool) -> Self {
+    pub(crate) fn not_running(id: ObjectId, name: String, kind: ObjectKind) -> Self {
         Self {
             id,
             name,
-            is_sink,
+            kind,
             failure: None,
             watermark_us: None,
             lanes: Vec::new(),

@@ -1,4 +1,4 @@
-//! One-shot SELECT: a plan over views and system tables, run by DataFusion.
+//! One-shot SELECT: a plan over tables, views and system tables, run by DataFusion.
 //!
 //! ```text
 //! LogicalPlan ─▶ DataFusion: optimize, physical plan ─▶ a task on the runtime ─▶ bounded channel ─▶ RowStream
@@ -88,8 +88,19 @@ impl Drop for RowStream {
 /// # Errors
 /// A plan that DataFusion cannot run.
 pub(crate) async fn stream(runtime: &Handle, plan: LogicalPlan, columns: &[String]) -> Result<RowStream> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    stream_in(runtime, plan, columns, cores).await
+}
+
+/// Starts `plan` in a number of parts that run beside each other.
+async fn stream_in(
+    runtime: &Handle,
+    plan: LogicalPlan,
+    columns: &[String],
+    partitions: usize,
+) -> Result<RowStream> {
     // The plan is made on the runtime too: a panic of a function that is folded there reaches nobody.
-    let planned = runtime.spawn(start(plan));
+    let planned = runtime.spawn(start(plan, partitions));
     let rows = planned
         .await
         .map_err(|error| crashed(error.try_into_panic().ok()))??;
@@ -114,7 +125,23 @@ pub(crate) async fn collect(
     plan: LogicalPlan,
     columns: &[String],
 ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    let mut rows = stream(runtime, plan, columns).await?;
+    collected(stream(runtime, plan, columns).await?).await
+}
+
+/// As [`collect`], with the rows in the order in which the plan has them: the last of two rows with one key is the one that
+/// stands last.
+///
+/// # Errors
+/// What the query fails with.
+pub(crate) async fn collect_in_order(
+    runtime: &Handle,
+    plan: LogicalPlan,
+    columns: &[String],
+) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    collected(stream_in(runtime, plan, columns, 1).await?).await
+}
+
+async fn collected(mut rows: RowStream) -> Result<(SchemaRef, Vec<RecordBatch>)> {
     let mut batches = Vec::new();
     while let Some(batch) = rows.next().await? {
         batches.push(batch);
@@ -147,13 +174,12 @@ pub(crate) fn table_names(plan: &LogicalPlan) -> Vec<String> {
     names
 }
 
-async fn start(plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+async fn start(plan: LogicalPlan, partitions: usize) -> Result<SendableRecordBatchStream> {
     let runtime_env = RUNTIME_ENV.as_ref().map_err(|error| {
         Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
     })?;
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let config = SessionConfig::from(planning_options().clone())
-        .with_target_partitions(cores)
+        .with_target_partitions(partitions)
         .with_batch_size(BATCH_ROWS);
     let state = SessionStateBuilder::new()
         .with_default_features()

@@ -2,7 +2,7 @@
 
 use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
-use highwater_sql::catalog::{Object, ObjectBody};
+use highwater_sql::catalog::{FilledDef, Object, ObjectBody, TableDef};
 use highwater_sql::explain::explain as explain_plan;
 use highwater_sql::plan::{self, schema_of_source, sql_type_name};
 use highwater_sql::show::{self, masked};
@@ -18,8 +18,6 @@ use crate::outcome::Outcome;
 pub(super) async fn show(database: &Database, asked: &Show) -> Result<Outcome> {
     match asked {
         Show::Objects(kind) => objects(database, *kind),
-        // There are none yet; psql's users ask all the same.
-        Show::Tables => Outcome::text_rows("SHOW", &["name"], Vec::new()),
         Show::Create { kind, name, position } => create(database, *kind, name, *position),
         Show::Lanes(None) => {
             select::show(
@@ -63,18 +61,29 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
         .filter(|object| object.body.kind() == kind)
         .map(|object| {
             let detail = match &object.body {
-                ObjectBody::Source(source) => source.connector.clone(),
-                ObjectBody::Sink(sink) => sink.connector.clone(),
-                ObjectBody::View(view) => view.query.clone(),
-                ObjectBody::MaterializedView(view) => view.query.clone(),
+                ObjectBody::Source(source) => Some(source.connector.clone()),
+                ObjectBody::Table(table) => key_of(table),
+                ObjectBody::Sink(sink) => Some(sink.connector.clone()),
+                ObjectBody::View(view) => Some(view.query.clone()),
+                ObjectBody::MaterializedView(view) => Some(view.query.clone()),
             };
-            vec![Some(object.name.clone()), Some(detail)]
+            vec![Some(object.name.clone()), detail]
         });
     let second = match kind {
         ObjectKind::Source | ObjectKind::Sink => "connector",
+        ObjectKind::Table => "primary_key",
         ObjectKind::View | ObjectKind::MaterializedView => "query",
     };
     Outcome::text_rows("SHOW", &["name", second], rows.collect())
+}
+
+/// The columns of a table's primary key, if it has one.
+fn key_of(table: &TableDef) -> Option<String> {
+    let names = table
+        .primary_key
+        .iter()
+        .map(|column| show::name(&table.columns[*column].name));
+    Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
 }
 
 fn create(database: &Database, kind: Option<ObjectKind>, name: &str, position: usize) -> Result<Outcome> {
@@ -190,6 +199,12 @@ pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
                 .map(|(index, field)| column_row(field, extra(index)))
                 .collect()
         }
+        ObjectBody::Table(table) => {
+            let fields = table.schema().fields().iter().enumerate();
+            fields
+                .map(|(index, field)| column_row(field, column_extra(table, index)))
+                .collect()
+        }
         _ => schema_of(object)
             .fields()
             .iter()
@@ -199,9 +214,25 @@ pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
     Outcome::text_rows("DESCRIBE", &["column", "type", "nullable", "extra"], rows)
 }
 
+/// What DESCRIBE says of a column of a table beside its type.
+fn column_extra(table: &TableDef, column: usize) -> Option<String> {
+    let key = table
+        .primary_key
+        .contains(&column)
+        .then(|| "PRIMARY KEY".to_owned());
+    let filled = match &table.columns[column].filled {
+        FilledDef::Null => None,
+        FilledDef::Default(text) => Some(format!("DEFAULT {text}")),
+        FilledDef::Generated(text) => Some(format!("AS {text}")),
+    };
+    let all: Vec<String> = key.into_iter().chain(filled).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
 fn schema_of(object: &Object) -> arrow::datatypes::SchemaRef {
     match &object.body {
         ObjectBody::Source(source) => schema_of_source(source),
+        ObjectBody::Table(table) => table.schema().clone(),
         ObjectBody::View(view) => view.schema.clone(),
         ObjectBody::MaterializedView(view) => view.plan.root().schema.clone(),
         ObjectBody::Sink(sink) => sink.plan.root().schema.clone(),

@@ -1,6 +1,7 @@
 //! Sessions: the one way in for the shell, the wire and embedding programs.
 
 mod describe;
+mod dml;
 mod select;
 
 use std::collections::BTreeMap;
@@ -19,10 +20,12 @@ pub struct Session {
     settings: Mutex<BTreeMap<String, String>>,
 }
 
-/// Settings that `SET` takes, with their defaults.
+/// Settings that `SET` takes, with their defaults. `implicit_flush` is taken as RisingWave's scripts have it: a statement that
+/// changes a table always comes back when the views of its pipeline show the change.
 const SETTINGS: &[(&str, &str)] = &[
     ("application_name", ""),
     ("client_encoding", "UTF8"),
+    ("implicit_flush", "true"),
     ("timezone", "UTC"),
 ];
 
@@ -68,7 +71,8 @@ impl Session {
     }
 
     /// Runs one or more statements, separated by semicolons, and stops at the first error. What the statements before
-    /// it did stays done.
+    /// it did stays done. A statement that changes a table comes back when its change is durable; the views that read the
+    /// table show it then. If this is dropped before, the change may be made or not.
     ///
     /// # Errors
     /// What a statement reports; its position counts from the start of `sql`.
@@ -89,6 +93,15 @@ impl Session {
         let database = &self.database;
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
+            Statement::CreateTable(_) => database.create_table(parsed).await,
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+                dml::change(database, &parsed.statement).await
+            }
+            Statement::Flush => {
+                database.refuse_read_only("FLUSH")?;
+                database.shared.engine.barrier().await?;
+                Ok(Outcome::done("FLUSH"))
+            }
             Statement::CreateView(_) => database.create_view(parsed).await,
             Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
             Statement::CreateSink(_) => database.create_sink(parsed).await,
@@ -111,6 +124,7 @@ impl Session {
     }
 
     fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
+        let name = canonical(name);
         let known = SETTINGS.iter().any(|(known, _)| *known == name);
         if !known {
             let of_database = self
@@ -129,6 +143,7 @@ impl Session {
         let allowed = match (name, value) {
             ("client_encoding", Some(value)) => value.eq_ignore_ascii_case("utf8").then_some(()),
             ("timezone", Some(value)) => value.eq_ignore_ascii_case("utc").then_some(()),
+            ("implicit_flush", Some(value)) => ["true", "false", "on", "off"].contains(&value).then_some(()),
             _ => Some(()),
         };
         if allowed.is_none() {
@@ -165,6 +180,7 @@ impl Session {
     }
 
     fn show_setting(&self, name: &str) -> Result<Outcome> {
+        let name = canonical(name);
         let own = self.settings.lock().get(name).cloned();
         let session = SETTINGS
             .iter()
@@ -181,6 +197,14 @@ impl Session {
             .or_else(|| database.map(|(_, value)| value.clone()));
         let value = value.ok_or_else(|| unknown_setting(name))?;
         Outcome::text_rows("SHOW", &[name], vec![vec![Some(value)]])
+    }
+}
+
+/// The one name of a setting that has two.
+fn canonical(name: &str) -> &str {
+    match name {
+        "rw_implicit_flush" => "implicit_flush",
+        other => other,
     }
 }
 

@@ -9,8 +9,9 @@ use datafusion::datasource::DefaultTableSource;
 use datafusion::logical_expr::TableSource;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::{Catalog, ObjectBody};
+use highwater_sql::plan::{PlannedSelect, Resolver};
 use highwater_sql::statement::Statement;
-use highwater_sql::{parse, plan};
+use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
 use crate::database::Database;
@@ -22,11 +23,26 @@ use crate::system;
 
 /// Runs a query and collects its rows.
 pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Outcome> {
-    let system = system::Snapshot::take(database, query).await?;
-    let shared = &database.shared;
-    let catalog = shared.catalog();
-    // All views are read as of one instant between two steps: none is published while the plan takes its readers.
-    let still = shared.engine.parts().publish.read();
+    let catalog = database.shared.catalog();
+    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
+    let planned = planned(database, &catalog, &system, |resolver| {
+        plan::plan_select(&catalog, query, resolver)
+    })?;
+    let runtime = &database.shared.runtime;
+    let (schema, batches) = query::collect(runtime, planned.plan, &planned.columns).await?;
+    let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
+    Ok(Outcome::rows(format!("SELECT {count}"), Rows { schema, batches }))
+}
+
+/// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps: none is
+/// published while the plan takes its readers.
+pub(super) fn planned(
+    database: &Database,
+    catalog: &Catalog,
+    system: &system::Snapshot,
+    plan: impl FnOnce(Resolver<'_>) -> std::result::Result<PlannedSelect, SqlError>,
+) -> Result<PlannedSelect> {
+    let still = database.shared.engine.parts().publish.read();
     let readers = RefCell::new(HashMap::<String, Arc<dyn TableProvider>>::new());
     let failure = RefCell::new(None);
     let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
@@ -36,7 +52,7 @@ pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Ou
                 if let Some(known) = readers.borrow().get(name) {
                     return Some(Arc::new(DefaultTableSource::new(Arc::clone(known))));
                 }
-                let reader = reader(database, &catalog, name)
+                let reader = reader(database, catalog, name)
                     .map_err(|error| *failure.borrow_mut() = Some(error))
                     .ok()??;
                 let provider: Arc<dyn TableProvider> = Arc::new(ViewProvider::new(reader));
@@ -49,16 +65,14 @@ pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Ou
         };
         Some(Arc::new(DefaultTableSource::new(provider)))
     };
-    let planned = plan::plan_select(&catalog, query, &resolver);
+    let planned = plan(&resolver);
     drop(still);
     if let Some(error) = failure.into_inner() {
         return Err(error);
     }
     let planned = planned?;
-    refuse_sources(&catalog, &planned.plan)?;
-    let (schema, batches) = query::collect(&shared.runtime, planned.plan, &planned.columns).await?;
-    let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
-    Ok(Outcome::rows(format!("SELECT {count}"), Rows { schema, batches }))
+    refuse_sources(catalog, &planned.plan)?;
+    Ok(planned)
 }
 
 /// Runs a query of ours for a SHOW statement.
@@ -76,23 +90,19 @@ pub(super) async fn show(database: &Database, sql: &str) -> Result<Outcome> {
     }
 }
 
-/// A reader of a materialized view; `None` for a name that is none.
+/// A reader of a table or a materialized view; `None` for a name that is neither.
 fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
     let Some(object) = catalog.get(name) else {
         return Ok(None);
     };
-    let ObjectBody::MaterializedView(view) = &object.body else {
+    let Some(plan) = object.body.stored() else {
         return Ok(None);
     };
     let id = ObjectId(object.id.0);
     match database.shared.engine.view(id) {
         Some(shared) => Ok(Some(shared.rows.lock().reader())),
         // Nothing runs (read-only, or its pipeline did not start): the last checkpoint is there all the same.
-        None => Ok(Some(query::stored_view(
-            &database.shared.store,
-            id,
-            view.plan.root(),
-        )?)),
+        None => Ok(Some(query::stored_view(&database.shared.store, id, plan.root())?)),
     }
 }
 

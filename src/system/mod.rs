@@ -8,7 +8,6 @@ use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::Catalog;
-use highwater_sql::plan;
 
 use crate::database::Database;
 use crate::engine::errors_log::ErrorRow;
@@ -31,13 +30,13 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Asks the pipelines, if the query reads a system table at all.
-    pub(crate) async fn take(database: &Database, query: &ast::Query) -> Result<Self> {
+    /// Asks the pipelines, if one of the relations that a statement reads is a system table at all.
+    pub(crate) async fn take(database: &Database, relations: &[ast::ObjectName]) -> Result<Self> {
         let is_system = |name: &ast::ObjectName| {
             let first = name.0.first().and_then(ast::ObjectNamePart::as_ident);
             name.0.len() > 1 && first.is_some_and(|ident| ident.value.eq_ignore_ascii_case(SCHEMA))
         };
-        if !plan::relations(query).iter().any(is_system) {
+        if !relations.iter().any(is_system) {
             return Ok(Self::default());
         }
         let shared = &database.shared;
@@ -69,6 +68,7 @@ impl Snapshot {
             "errors" => self.errors(),
             "settings" => self.settings(),
             "views" => self.views(),
+            "tables" => self.tables(),
             _ => return None,
         };
         let table =

@@ -8,7 +8,8 @@ use arrow::array::{
 };
 use arrow::record_batch::RecordBatch;
 use highwater_connectors::source::Positions;
-use highwater_sql::catalog::ObjectBody;
+use highwater_sql::catalog::{ObjectBody, TableDef};
+use highwater_sql::statement::ObjectKind;
 use highwater_storage::{LaneProgress, progress};
 
 use super::Snapshot;
@@ -47,16 +48,14 @@ impl Stored {
         let snapshot = shared.store.snapshot();
         let mut queries = Vec::new();
         for object in catalog.iter() {
-            let is_sink = matches!(object.body, ObjectBody::Sink(_));
-            let runs = is_sink || matches!(object.body, ObjectBody::MaterializedView(_));
             let is_known = running.contains(&object.name.as_str())
                 || broken.iter().any(|query| query.name == object.name);
-            if !runs || is_known {
+            if object.body.plan().is_none() || is_known {
                 continue;
             }
             let id = highwater_storage::ObjectId(object.id.0);
             let found = progress::load(snapshot.as_ref(), id)?;
-            let mut status = QueryStatus::not_running(id, object.name.clone(), is_sink);
+            let mut status = QueryStatus::not_running(id, object.name.clone(), object.body.kind());
             status.sink = found.sink.map(|sink| SinkStatus {
                 state: "not running",
                 error: None,
@@ -327,6 +326,36 @@ impl Snapshot {
             .build()
     }
 
+    /// `hw.tables`
+    pub(super) fn tables(&self) -> RecordBatch {
+        let tables: Vec<_> = self
+            .catalog
+            .iter()
+            .filter_map(|object| match &object.body {
+                ObjectBody::Table(table) => Some((&object.name, table)),
+                _ => None,
+            })
+            .collect();
+        let key = |table: &TableDef| {
+            let names = table
+                .primary_key
+                .iter()
+                .map(|column| table.columns[*column].name.as_str());
+            Some(names.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty())
+        };
+        let rows = |name: &str| {
+            self.all_queries()
+                .find(|query| query.name == name)
+                .and_then(|query| big(query.rows))
+        };
+        Columns::new()
+            .text("name", tables.iter().map(|(name, _)| Some((*name).clone())))
+            .text("primary_key", tables.iter().map(|(_, table)| key(table)))
+            .flag("append_only", tables.iter().map(|(_, table)| table.append_only))
+            .big("rows", tables.iter().map(|(name, _)| rows(name)))
+            .build()
+    }
+
     /// `hw.queries`
     pub(super) fn queries(&self) -> RecordBatch {
         let broken = self.broken.iter().cloned();
@@ -340,7 +369,7 @@ impl Snapshot {
         let error = |query: &QueryStatus| query.failure.clone();
         Columns::new()
             .text("name", queries.iter().map(|query| Some(query.name.clone())))
-            .text("kind", queries.iter().map(|query| Some(query.kind())))
+            .text("kind", queries.iter().map(|query| Some(query.kind.noun())))
             .text("state", queries.iter().map(|query| Some(query.state())))
             .big(
                 "rows",

@@ -1,4 +1,4 @@
-//! The SQL of the documents runs: every block of the README and the guides, and every example.
+//! The SQL of the documents runs: every block of the README, the guides and the reference, and every example.
 
 use std::path::{Path, PathBuf};
 
@@ -91,9 +91,10 @@ async fn faults_of(name: &str, page: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_sql_block_of_the_readme_and_the_guides_runs() {
+async fn every_sql_block_of_the_readme_the_guides_and_the_reference_runs() {
     let mut pages = vec![top().join("README.md")];
     pages.extend(files("docs/guide", "md"));
+    pages.extend(files("docs/reference", "md"));
     let mut faults = Vec::new();
     for path in pages {
         let name = path.strip_prefix(top()).unwrap().display().to_string();
@@ -145,7 +146,7 @@ fn blocks_are_found_with_their_marks_and_lines() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_that_fails_is_named() {
     let page =
-        "```sql\nSELECT 1;\n```\n```sql\nSELECT nothing;\n```\n```sql kafka\nCREATE TABLE t (a INT);\n```\n";
+        "```sql\nSELECT 1;\n```\n```sql\nSELECT nothing;\n```\n```sql kafka\nCREATE INDEX i ON t (a);\n```\n";
     let faults = faults_of("page.md", page).await;
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(

@@ -12,4 +12,5 @@ mod oracle;
 mod restart;
 mod slt;
 mod support;
+mod tables;
 mod topics;

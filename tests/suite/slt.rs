@@ -2,7 +2,7 @@
 //!
 //! Beside the statements of Highwater a file may have three that are for this driver:
 //!
-//! - `INSERT INTO source [(column, …)] VALUES …` pushes rows into a source with `connector = 'memory'`, cast to its columns;
+//! - `INSERT INTO source [(column, …)] VALUES …`, where the name is no table, pushes rows into a source with `connector = 'memory'`, cast to its columns;
 //! - `RESTART` closes the database and opens it again;
 //! - `CRASH` opens it again without a last checkpoint.
 //!
@@ -43,7 +43,10 @@ macro_rules! files {
     };
 }
 
-files! { aggregates ddl errors functions joins numbers select setops show subqueries times types views windows }
+files! {
+    aggregates collected ddl errors functions joins numbers over select setops show subqueries tables times topn types
+    views windows
+}
 
 #[test]
 fn every_file_has_its_test() {
@@ -109,18 +112,23 @@ impl DB for Driver {
                 self.session = None;
                 self.open();
             }
-            sql if sql.starts_with("INSERT ") => {
+            sql if self.feeds_source(sql) => {
                 let count = self.runtime.block_on(insert(self.session().database(), sql))?;
                 self.catch_up();
                 return Ok(DBOutput::StatementComplete(count));
             }
             sql => {
                 let outcomes = self.runtime.block_on(self.session().execute(sql))?;
-                if let Some(found) = outcomes.into_iter().next_back().and_then(|outcome| outcome.rows) {
+                let last = outcomes.into_iter().next_back();
+                let count = last.as_ref().and_then(|outcome| changed(&outcome.tag));
+                if let Some(found) = last.and_then(|outcome| outcome.rows) {
                     return Ok(DBOutput::Rows {
                         types: column_types(&found.schema),
                         rows: cells(&found.batches),
                     });
+                }
+                if let Some(count) = count {
+                    return Ok(DBOutput::StatementComplete(count));
                 }
             }
         }
@@ -151,7 +159,22 @@ impl Driver {
             .expect("the database is open between statements")
     }
 
-    /// Only CHECKPOINT and RESTART write a checkpoint: what a file sees must not hang on the time that it takes.
+    /// Whether a statement is an INSERT INTO a memory source.
+    fn feeds_source(&self, sql: &str) -> bool {
+        let Some(rest) = sql.strip_prefix("INSERT INTO ") else {
+            return false;
+        };
+        let name = rest
+            .split([' ', '(', '\n'])
+            .next()
+            .unwrap_or_default()
+            .replace('"', "");
+        let named = format!("SELECT name FROM hw.sources WHERE name = '{name}'");
+        let found = self.runtime.block_on(rows(self.session().database(), &named));
+        !found.is_empty()
+    }
+
+    /// Only CHECKPOINT, RESTART and statements that change tables write a checkpoint: what a file sees must not hang on the time that it takes.
     fn open(&mut self) {
         let builder = Database::builder()
             .registry(self.registry.clone())
@@ -200,6 +223,14 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self(error)
     }
+}
+
+/// How many rows a statement has changed, by its tag.
+fn changed(tag: &str) -> Option<u64> {
+    let is_change = ["INSERT 0 ", "UPDATE ", "DELETE "]
+        .iter()
+        .any(|verb| tag.starts_with(verb));
+    is_change.then(|| tag.rsplit(' ').next()?.parse().ok()).flatten()
 }
 
 /// Pushes the rows of an INSERT into partition 0 of a memory source, as one batch; gives their number.

@@ -42,8 +42,9 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 }
 
 fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
-    let kinds: [(&[&str], ObjectKind); 4] = [
+    let kinds: [(&[&str], ObjectKind); 5] = [
         (&["source"], ObjectKind::Source),
+        (&["table"], ObjectKind::Table),
         (&["materialized", "view"], ObjectKind::MaterializedView),
         (&["view"], ObjectKind::View),
         (&["sink"], ObjectKind::Sink),
@@ -54,7 +55,7 @@ fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
         .map(|(_, kind)| kind)
 }
 
-/// Takes `ALTER MATERIALIZED VIEW | SINK name RESUME`.
+/// Takes `ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME`.
 ///
 /// # Errors
 /// Any other ALTER.
@@ -69,11 +70,14 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         Token::Word(word) => word.value.to_uppercase(),
         _ => return Err(cursor.unexpected("RESUME")),
     };
-    let resumable = matches!(kind, ObjectKind::MaterializedView | ObjectKind::Sink);
+    let resumable = matches!(
+        kind,
+        ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Sink
+    );
     if action != "RESUME" || !resumable {
         let noun = kind.noun().to_uppercase();
         return Err(SqlError::unsupported(format!("ALTER {noun} … {action}"))
-            .with_hint("ALTER MATERIALIZED VIEW and ALTER SINK take RESUME.")
+            .with_hint("ALTER TABLE, ALTER MATERIALIZED VIEW and ALTER SINK take RESUME.")
             .at(cursor.position()));
     }
     cursor.take();
@@ -117,7 +121,7 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     } else if cursor.eat(&["sinks"]) {
         Show::Objects(ObjectKind::Sink)
     } else if cursor.eat(&["tables"]) {
-        Show::Tables
+        Show::Objects(ObjectKind::Table)
     } else if cursor.eat(&["lanes"]) {
         let named = cursor.eat(&["from"]) || cursor.eat(&["for"]);
         Show::Lanes(if named {
@@ -232,9 +236,10 @@ pub(crate) fn describe(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::Describe(name.text))
 }
 
-const KIND_WORDS: [(&[&str], usize); 4] = [
+const KIND_WORDS: [(&[&str], usize); 5] = [
     (&["materialized", "view"], 2),
     (&["source"], 1),
+    (&["table"], 1),
     (&["view"], 1),
     (&["sink"], 1),
 ];
@@ -271,10 +276,17 @@ pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     } else {
         query(cursor)?
     };
-    if matches!(statement, Statement::CreateSource(_)) {
-        return Err(SqlError::unsupported("EXPLAIN of CREATE SOURCE")
-            .with_detail("A source has no plan; the query that reads it has one.")
-            .at(position));
+    let planless = match statement {
+        Statement::CreateSource(_) => Some("source"),
+        Statement::CreateTable(_) => Some("table"),
+        _ => None,
+    };
+    if let Some(noun) = planless {
+        return Err(
+            SqlError::unsupported(format!("EXPLAIN of CREATE {}", noun.to_uppercase()))
+                .with_detail(format!("A {noun} has no plan; the query that reads it has one."))
+                .at(position),
+        );
     }
     Ok(Statement::Explain {
         verbose,
@@ -332,6 +344,16 @@ pub(crate) fn checkpoint(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError>
     cursor.expect(&["checkpoint"])?;
     cursor.expect_end()?;
     Ok(Statement::Checkpoint)
+}
+
+/// Takes `FLUSH`.
+///
+/// # Errors
+/// Something follows it.
+pub(crate) fn flush(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["flush"])?;
+    cursor.expect_end()?;
+    Ok(Statement::Flush)
 }
 
 /// Takes `SET [SESSION] name {= | TO} value | DEFAULT`, `SET TIME ZONE value`.

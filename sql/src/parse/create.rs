@@ -6,17 +6,14 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::cursor::{Cursor, Name};
 use super::script::is_word;
 use super::source::create_source;
+use super::table::create_table;
 use super::with::{FormatClause, check_with, format_clause, with_clause};
 use crate::error::{SqlError, SqlState};
 use crate::statement::{CreateMaterializedView, CreateSink, CreateView, Statement};
 use crate::suggest::closest;
 
 /// Kinds that other systems create and we refuse, with what to do instead.
-const REFUSED: [(&[&str], &str); 22] = [
-    (
-        &["table"],
-        "Use CREATE SOURCE for a stream that is read through a connector.",
-    ),
+const REFUSED: [(&[&str], &str); 21] = [
     (&["index"], ""),
     (&["unique", "index"], ""),
     (
@@ -68,6 +65,10 @@ pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         no_replace("a source")?;
         return create_source(cursor).map(Statement::CreateSource);
     }
+    if cursor.eat(&["table"]) {
+        no_replace("a table")?;
+        return create_table(cursor).map(Statement::CreateTable);
+    }
     if cursor.eat(&["materialized", "view"]) {
         no_replace("a materialized view")?;
         return create_materialized_view(cursor).map(Statement::CreateMaterializedView);
@@ -98,12 +99,12 @@ pub(crate) fn refused_kind(cursor: &Cursor<'_>, verb: &str, position: usize) -> 
             error.with_hint(*hint)
         };
     }
-    let error = cursor.unexpected("SOURCE, VIEW, MATERIALIZED VIEW or SINK");
+    let error = cursor.unexpected("SOURCE, TABLE, VIEW, MATERIALIZED VIEW or SINK");
     match cursor.peek() {
         Token::Word(word) => {
             match closest(
                 &word.value.to_lowercase(),
-                ["source", "view", "materialized", "sink"].into_iter(),
+                ["source", "table", "view", "materialized", "sink"].into_iter(),
             ) {
                 Some(meant) => error.with_hint(format!("Did you mean {verb} {}?", kind_named(meant))),
                 None => error,

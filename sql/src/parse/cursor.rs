@@ -317,6 +317,41 @@ impl<'a> Cursor<'a> {
         if end >= start + 3 && word(end - 2, "not") && word(end - 1, "null") && !word(end - 3, "is") {
             end -= 2;
         }
+        self.expression_to(end)
+    }
+
+    /// Takes an expression that ends before the comma or the closing parenthesis of its column, or before one of `words`
+    /// outside of parentheses.
+    ///
+    /// # Errors
+    /// sqlparser's, with their place; tokens that do not belong to the expression.
+    pub(crate) fn expression_before(&mut self, words: &[&[&str]]) -> Result<ast::Expr, SqlError> {
+        let start = self.index();
+        let end = self.element_end(start);
+        let tokens = self.tokens();
+        let mut open = 0usize;
+        let stop = (start..end).find(|index| {
+            match tokens[*index].token {
+                Token::LParen | Token::LBracket => open += 1,
+                Token::RParen | Token::RBracket => open = open.saturating_sub(1),
+                _ => {}
+            }
+            let after_is = *index > start && is_word(&tokens[*index - 1].token, &["is"]);
+            open == 0
+                && *index > start
+                && !after_is
+                && words.iter().any(|words| {
+                    let place = |n: usize| tokens.get(*index + n);
+                    let mut each = words.iter().enumerate();
+                    each.all(|(n, word)| place(n).is_some_and(|token| is_word(&token.token, &[word])))
+                })
+        });
+        self.expression_to(stop.unwrap_or(end))
+    }
+
+    /// Takes the tokens before index `end` as one expression.
+    fn expression_to(&mut self, end: usize) -> Result<ast::Expr, SqlError> {
+        let start = self.index();
         if start >= end {
             return Err(self.unexpected("an expression"));
         }
@@ -342,6 +377,16 @@ impl<'a> Cursor<'a> {
             }
         }
         self.tokens().len()
+    }
+
+    /// Takes the list of a SELECT or of RETURNING.
+    ///
+    /// # Errors
+    /// sqlparser's, with their place.
+    pub(crate) fn select_list(&mut self) -> Result<Vec<ast::SelectItem>, SqlError> {
+        self.parser
+            .parse_comma_separated(Parser::parse_select_item)
+            .map_err(|error| self.parser_error(&error))
     }
 
     /// Takes a type.

@@ -13,9 +13,11 @@ mod create;
 mod cursor;
 mod deep_stack;
 mod dialect;
+mod dml;
 mod flink;
 mod script;
 mod source;
+mod table;
 mod with;
 
 use datafusion::sql::sqlparser::ast;
@@ -32,11 +34,15 @@ pub(crate) use self::cursor::is_reserved;
 pub(crate) use self::script::tokenize;
 
 /// Words that begin a statement.
-const STARTS: [&str; 15] = [
+const STARTS: [&str; 19] = [
     "select",
     "with",
     "values",
     "table",
+    "insert",
+    "update",
+    "delete",
+    "flush",
     "create",
     "drop",
     "alter",
@@ -51,7 +57,7 @@ const STARTS: [&str; 15] = [
 ];
 
 /// Words that begin a statement of PostgreSQL or RisingWave that is not there.
-const REFUSED: [&str; 47] = [
+const REFUSED: [&str; 43] = [
     "begin",
     "start",
     "commit",
@@ -60,9 +66,6 @@ const REFUSED: [&str; 47] = [
     "abort",
     "savepoint",
     "release",
-    "insert",
-    "update",
-    "delete",
     "merge",
     "truncate",
     "copy",
@@ -91,7 +94,6 @@ const REFUSED: [&str; 47] = [
     "import",
     "load",
     "use",
-    "flush",
     "backup",
     "export",
     "security",
@@ -214,6 +216,10 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     };
     match word.as_str() {
         "select" | "with" | "values" | "table" => commands::query(cursor),
+        "insert" => dml::insert(cursor),
+        "update" => dml::update(cursor),
+        "delete" => dml::delete(cursor),
+        "flush" => commands::flush(cursor),
         "create" => create::create(cursor),
         "drop" => commands::drop(cursor),
         "alter" => commands::alter(cursor),

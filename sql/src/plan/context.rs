@@ -49,7 +49,7 @@ pub fn planning_options() -> &'static ConfigOptions {
     &OPTIONS
 }
 
-/// A source or a materialized view as a table of a logical plan.
+/// A source, a table or a materialized view as a table of a logical plan.
 #[derive(Debug)]
 pub(crate) struct CatalogTable {
     pub(crate) object: Arc<Object>,
@@ -240,10 +240,11 @@ fn in_view(error: SqlError, view: &str) -> SqlError {
     }
 }
 
-/// The table of a source or a materialized view.
+/// The table of a source, a table or a materialized view.
 pub(crate) fn catalog_table(object: &Arc<Object>) -> Result<Arc<dyn TableSource>, SqlError> {
     let schema = match &object.body {
         ObjectBody::Source(def) => source::schema_of_source(def),
+        ObjectBody::Table(def) => Arc::clone(def.schema()),
         ObjectBody::MaterializedView(def) => Arc::clone(&def.plan.root().schema),
         ObjectBody::View(def) => Arc::clone(&def.schema),
         ObjectBody::Sink(_) => {

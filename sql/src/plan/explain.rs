@@ -18,6 +18,7 @@ use datafusion::physical_expr::expressions::{CastExpr, Column, Literal, UnKnownC
 
 use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
+use crate::statement::ObjectKind;
 use crate::stream_plan::{
     Aggregate, AggregateCall, AggregateFunction, Collected, Join, JoinKind, NodeId, Over, PlanNode, Rank,
     SortKey, SourceScan, StreamOp, StreamPlan,
@@ -85,7 +86,8 @@ impl Drawing<'_> {
             StreamOp::Filter(_) | StreamOp::Project(_) | StreamOp::Window { .. } => {
                 depth < DEPTH_MAX && node.inputs.iter().all(|input| self.on_lane(*input, depth + 1))
             }
-            StreamOp::RelationScan { .. }
+            StreamOp::TableChanges
+            | StreamOp::RelationScan { .. }
             | StreamOp::Values(_)
             | StreamOp::Unnest(_)
             | StreamOp::Aggregate(_)
@@ -103,8 +105,13 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
     let input = input.unwrap_or(&empty);
     match &node.op {
         StreamOp::SourceScan(scan) => source_line(scan, node),
-        StreamOp::RelationScan { relation, .. } => {
-            format!("Materialized view {relation}: {}", column_names(&node.schema))
+        StreamOp::TableChanges => format!("Changes: {}", column_names(&node.schema)),
+        StreamOp::RelationScan { relation, kind, .. } => {
+            let sort = match kind {
+                ObjectKind::Table => "Table",
+                _ => "Materialized view",
+            };
+            format!("{sort} {relation}: {}", column_names(&node.schema))
         }
         StreamOp::Values(rows) => match rows.num_rows() {
             1 => "Values: 1 row".to_owned(),

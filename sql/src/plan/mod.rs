@@ -6,6 +6,9 @@
 //!                              └───────▶ batch ─▶ LogicalPlan of plain DataFusion    plan_select, for one-shot reads
 //! ```
 //!
+//! Statements that change a table read the rows that they change by a query that `dml` writes for them, planned as a one-shot
+//! read.
+//!
 //! Both ways share `bind`: names, PostgreSQL's types and column names, window functions. So a view and a one-shot read of
 //! the same query have the same columns and the same answer.
 
@@ -16,6 +19,7 @@ mod clauses;
 mod context;
 mod depth;
 mod distinct_on;
+mod dml;
 pub mod explain;
 mod functions;
 mod literals;
@@ -48,13 +52,15 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
+pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_update};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
-pub use self::walk::relations;
+pub use self::walk::{relations_of, relations_read_by};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
+pub(crate) use self::dml::check_default;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};
@@ -68,7 +74,7 @@ use crate::{SqlError, SqlState};
 pub struct PlannedQuery {
     /// How it is kept up to date.
     pub plan: StreamPlan,
-    /// Names of the sources and views that its text reads, sorted.
+    /// Names of the relations that its text reads, sorted.
     pub depends_on: Vec<String>,
 }
 

@@ -84,8 +84,8 @@ fn retracting(plan: &StreamPlan) -> String {
         Some(StreamOp::Join(_)) => {
             "What its join gives of a row changes as rows of the other side come.".to_owned()
         }
-        Some(StreamOp::RelationScan { relation, .. }) => {
-            format!("Rows of materialized view \"{relation}\" are updated.")
+        Some(StreamOp::RelationScan { relation, kind, .. }) => {
+            format!("Rows of {} \"{relation}\" are updated.", kind.noun())
         }
         _ => "It takes rows back.".to_owned(),
     }

@@ -216,6 +216,15 @@ pub fn sql_type_name(data_type: &DataType) -> String {
     }
 }
 
+/// The type as text that reads back to it, with all of its digits.
+pub(crate) fn written_type(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
+        DataType::List(item) => format!("{}[]", written_type(item.data_type())),
+        other => sql_type_name(other),
+    }
+}
+
 /// The type that a value has once it leaves an expression for a column: one Arrow type for each SQL type.
 #[must_use]
 pub fn column_type(data_type: &DataType) -> DataType {

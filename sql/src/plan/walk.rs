@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
+use crate::statement::{InsertSource, Statement};
 
 /// What a walk meets, outer parts before inner ones.
 pub(crate) enum Part<'a> {
@@ -55,11 +56,40 @@ pub(crate) fn walk_mut(
     }
 }
 
-/// Names of the relations that a query reads, in the order of the text, as they are written.
+/// Names of the relations that a statement reads besides the table that it changes, as they are written.
 #[must_use]
-pub fn relations(query: &Query) -> Vec<ObjectName> {
+pub fn relations_read_by(statement: &Statement) -> Vec<ObjectName> {
+    match statement {
+        Statement::Query(query) => relations(query.as_ref()),
+        Statement::Insert(insert) => match &insert.source {
+            InsertSource::Rows(rows) => relations(rows),
+            InsertSource::Query(query) => relations(query.as_ref()),
+            InsertSource::Defaults => Vec::new(),
+        },
+        Statement::Update(update) => {
+            let values = update.assignments.iter().map(|(_, _, value)| value);
+            let all = values.chain(update.selection.as_deref());
+            all.flat_map(relations).collect()
+        }
+        Statement::Delete(delete) => delete
+            .selection
+            .iter()
+            .flat_map(|own| relations(own.as_ref()))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Names of the relations that a query reads, as they are written.
+#[must_use]
+pub fn relations_of(query: &Query) -> Vec<ObjectName> {
+    relations(query)
+}
+
+/// Names of the relations that a query or an expression reads, in the order of the text, as they are written.
+pub(crate) fn relations(ast: &impl Visit) -> Vec<ObjectName> {
     let mut names = Vec::new();
-    let walked = walk(query, &mut |part| {
+    let walked = walk(ast, &mut |part| {
         if let Part::Relation(name) = part {
             names.push(name.clone());
         }
@@ -67,6 +97,20 @@ pub fn relations(query: &Query) -> Vec<ObjectName> {
     });
     debug_assert!(walked.is_ok(), "the walk never breaks off");
     names
+}
+
+/// Whether a query stands somewhere within.
+pub(crate) fn has_subquery(of: &impl Visit) -> bool {
+    let mut found = false;
+    let walked = walk(of, &mut |part| {
+        found |= matches!(
+            part,
+            Part::Expr(Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. })
+        );
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    found
 }
 
 struct Walk<'f> {

@@ -8,6 +8,7 @@ mod resolving;
 mod scripts;
 mod soup;
 mod statements;
+mod tables;
 
 use highwater_sql::SqlError;
 use highwater_sql::parse::parse;

@@ -23,10 +23,41 @@ fn a_misspelt_start_has_a_suggestion() {
 const NOT_THERE: &[(&str, &str, &str)] = &[
     ("BEGIN", "BEGIN", "BEGIN"),
     ("COMMIT", "COMMIT", "COMMIT"),
-    ("INSERT INTO t VALUES (1)", "INSERT", "INSERT INTO "),
-    ("UPDATE t SET a = 1", "UPDATE", "UPDATE t SET"),
+    (
+        "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
+        "ON CONFLICT in INSERT",
+        "ON CONFLICT ",
+    ),
+    ("UPDATE t SET a = 1 FROM u", "FROM in UPDATE", "FROM u"),
+    (
+        "UPDATE t SET (a, b) = (1, 2)",
+        "SET of a list of columns",
+        "(a, b) = (1,",
+    ),
+    ("DELETE FROM t USING u", "USING in DELETE", "USING u"),
     ("COPY t FROM STDIN", "COPY", "COPY t FROM "),
-    ("CREATE TABLE t (a INT)", "CREATE TABLE", "CREATE TABLE"),
+    ("CREATE TABLE t AS SELECT 1", "CREATE TABLE … AS", "AS SELECT 1"),
+    (
+        "CREATE TABLE t (a INT) WITH (connector = 'kafka')",
+        "a table with a connector",
+        "WITH (connec",
+    ),
+    ("CREATE TABLE t (a INT UNIQUE)", "UNIQUE in a table", "UNIQUE)"),
+    (
+        "CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES u)",
+        "FOREIGN KEY in a table",
+        "FOREIGN KEY ",
+    ),
+    (
+        "CREATE OR REPLACE TABLE t (a INT)",
+        "OR REPLACE for a table",
+        "CREATE OR RE",
+    ),
+    (
+        "EXPLAIN CREATE TABLE t (a INT)",
+        "EXPLAIN of CREATE TABLE",
+        "CREATE TABLE",
+    ),
     (
         "CREATE UNIQUE INDEX i ON t (a)",
         "CREATE UNIQUE INDEX",
@@ -84,7 +115,6 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "INCLUDE payload",
         "payload AS p",
     ),
-    ("DROP TABLE t", "DROP TABLE", "DROP TABLE t"),
     ("ALTER SOURCE s PAUSE", "ALTER SOURCE … PAUSE", "PAUSE"),
     ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE", "ANALYZE SELE"),
     (

@@ -195,7 +195,7 @@ fn show_statements_say_what_is_shown() {
             "show materialized views",
             Show::Objects(ObjectKind::MaterializedView),
         ),
-        ("SHOW TABLES", Show::Tables),
+        ("SHOW TABLES", Show::Objects(ObjectKind::Table)),
         ("SHOW LANES", Show::Lanes(None)),
         ("SHOW LANES FROM bids", Show::Lanes(Some("bids".into()))),
         ("SHOW WATERMARKS", Show::Watermarks),

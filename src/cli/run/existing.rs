@@ -3,8 +3,8 @@
 use crate::sql::parse::parse;
 use crate::sql::show;
 use crate::sql::statement::{
-    CreateMaterializedView, CreateSink, CreateSource, CreateView, Parsed, SourceColumnKind, Statement,
-    WithOptions,
+    CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView, Filled, Parsed,
+    SourceColumnKind, Statement, WithOptions,
 };
 use crate::{Error, Session};
 
@@ -75,6 +75,7 @@ pub(super) async fn look_up(session: &Session, parsed: &Parsed) -> Result<Option
 fn made_by(statement: &Statement) -> Option<(&'static str, &str, bool)> {
     match statement {
         Statement::CreateSource(source) => Some(("source", &source.name, source.if_not_exists)),
+        Statement::CreateTable(table) => Some(("table", &table.name, table.if_not_exists)),
         Statement::CreateView(view) if !view.or_replace => Some(("view", &view.name, view.if_not_exists)),
         Statement::CreateMaterializedView(view) => {
             Some(("materialized view", &view.name, view.if_not_exists))
@@ -89,6 +90,7 @@ fn is_same(recorded: &Statement, given: &Statement) -> bool {
         (Statement::CreateSource(recorded), Statement::CreateSource(given)) => {
             is_same_source(recorded, given)
         }
+        (Statement::CreateTable(recorded), Statement::CreateTable(given)) => is_same_table(recorded, given),
         (Statement::CreateView(recorded), Statement::CreateView(given)) => is_same_view(recorded, given),
         (Statement::CreateMaterializedView(recorded), Statement::CreateMaterializedView(given)) => {
             is_same_materialized_view(recorded, given)
@@ -118,6 +120,34 @@ fn is_same_source(recorded: &CreateSource, given: &CreateSource) -> bool {
         }
     }
     show::definition_of_source(&recorded) == show::definition_of_source(&given)
+}
+
+fn is_same_table(recorded: &CreateTable, given: &CreateTable) -> bool {
+    let columns = |table: &CreateTable| -> Vec<String> {
+        let columns = table.columns.iter();
+        columns
+            .map(|column| {
+                let filled = match &column.filled {
+                    Filled::Null => String::new(),
+                    Filled::Default(expression) => format!("DEFAULT {expression}"),
+                    Filled::Generated(expression) => format!("AS {expression}"),
+                };
+                let (name, data_type, not_null) = (&column.name, &column.data_type, column.not_null);
+                format!("{name:?} {data_type} {not_null} {filled}")
+            })
+            .collect()
+    };
+    let key = |table: &CreateTable| -> Vec<String> {
+        let columns = table.primary_key.iter();
+        columns.map(|(name, _)| name.clone()).collect()
+    };
+    let version = |table: &CreateTable| table.version_column.as_ref().map(|(name, _)| name.clone());
+    let on_conflict = |table: &CreateTable| table.on_conflict.map(|(given, _)| given);
+    columns(recorded) == columns(given)
+        && key(recorded) == key(given)
+        && recorded.append_only == given.append_only
+        && on_conflict(recorded) == on_conflict(given)
+        && version(recorded) == version(given)
 }
 
 fn is_same_view(recorded: &CreateView, given: &CreateView) -> bool {

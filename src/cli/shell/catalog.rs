@@ -20,6 +20,8 @@ use crate::{Error, Rows};
 pub(super) enum Kind {
     /// `\dso`
     Source,
+    /// `\dt`
+    Table,
     /// `\dv`
     View,
     /// `\dm`
@@ -28,12 +30,19 @@ pub(super) enum Kind {
     Sink,
 }
 
-const KINDS: [Kind; 4] = [Kind::Source, Kind::View, Kind::MaterializedView, Kind::Sink];
+const KINDS: [Kind; 5] = [
+    Kind::Source,
+    Kind::Table,
+    Kind::View,
+    Kind::MaterializedView,
+    Kind::Sink,
+];
 
 impl Kind {
     fn noun(self) -> &'static str {
         match self {
             Self::Source => "source",
+            Self::Table => "table",
             Self::View => "view",
             Self::MaterializedView => "materialized view",
             Self::Sink => "sink",

@@ -10,8 +10,8 @@ General
 
 Objects
   \\d [NAME]              all relations | columns and definition of one
-  \\dv | \\dm | \\dso | \\dsi [PATTERN]
-                         views | materialized views | sources | sinks
+  \\dt | \\dv | \\dm | \\dso | \\dsi [PATTERN]
+                         tables | views | materialized views | sources | sinks
   \\dS                    the system tables hw.*
   \\l                     databases
 
@@ -39,6 +39,26 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
          SHOW OPTIONS FOR kafka lists the options.",
     ),
     (
+        "CREATE TABLE",
+        "CREATE TABLE [IF NOT EXISTS] name (\n  column type [NOT NULL] [DEFAULT expression] [PRIMARY KEY] [, …],\n  \
+         [column type AS expression,]\n  [PRIMARY KEY (column, …)]\n)\n[APPEND ONLY]\n\
+         [ON CONFLICT DO UPDATE | DO NOTHING | DO UPDATE IF NOT NULL]\n[WITH VERSION COLUMN (column)];",
+    ),
+    (
+        "INSERT",
+        "INSERT INTO table [(column, …)] VALUES (expression | DEFAULT, …) [, …] | query | DEFAULT VALUES\n\
+         [RETURNING expression [, …]];",
+    ),
+    (
+        "UPDATE",
+        "UPDATE table [AS alias] SET column = expression | DEFAULT [, …]\n[WHERE …] [RETURNING expression [, …]];",
+    ),
+    (
+        "DELETE",
+        "DELETE FROM table [AS alias] [WHERE …] [RETURNING expression [, …]];",
+    ),
+    ("FLUSH", "FLUSH;"),
+    (
         "CREATE VIEW",
         "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(column, …)] AS query;",
     ),
@@ -53,21 +73,21 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "DROP",
-        "DROP SOURCE | VIEW | MATERIALIZED VIEW | SINK [IF EXISTS] name [, …] [CASCADE];",
+        "DROP SOURCE | TABLE | VIEW | MATERIALIZED VIEW | SINK [IF EXISTS] name [, …] [CASCADE];",
     ),
-    ("ALTER", "ALTER MATERIALIZED VIEW | SINK name RESUME;"),
+    ("ALTER", "ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME;"),
     (
         "SELECT",
-        "SELECT expression [AS name] [, …]\nFROM view | hw.table | TUMBLE(relation, column, size) | \
+        "SELECT expression [AS name] [, …]\nFROM table | view | hw.table | TUMBLE(relation, column, size) | \
          HOP(relation, column, hop, size)\n[WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [LIMIT n];",
     ),
     (
         "SUBSCRIBE",
-        "SUBSCRIBE [TO] view [WITH (snapshot = true | false)];",
+        "SUBSCRIBE [TO] table | view [WITH (snapshot = true | false)];",
     ),
     (
         "SHOW",
-        "SHOW SOURCES | VIEWS | MATERIALIZED VIEWS | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
+        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
          SHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
     ),
     ("DESCRIBE", "DESCRIBE name;"),

@@ -17,6 +17,7 @@ use self::thread::PipelineThread;
 use super::error::EngineError;
 use super::lane::queue::Signal;
 use super::query::Query;
+use super::query::change::TableChange;
 use super::query::spec::EngineParts;
 use super::status::{CheckpointStatus, QueryStatus};
 
@@ -29,6 +30,10 @@ pub(crate) enum Command {
     Attach(Vec<Query>, Reply<Result<(), EngineError>>),
     /// Lets go of a query. The reply comes when it is out, its readers closed.
     Detach(ObjectId, Reply<Option<Query>>),
+    /// Changes a table in one of the coming steps.
+    Change(ObjectId, TableChange),
+    /// Answers at the end of a step: everything acknowledged before is visible then.
+    Barrier(Reply<()>),
     /// Makes everything of the steps so far durable.
     Checkpoint(Reply<Result<u64, EngineError>>),
     /// Tells how things are.
@@ -105,15 +110,20 @@ impl Pipeline {
     /// When the pipeline has ended.
     pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Command) -> Result<T, EngineError> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let ended = || EngineError::new("57P01", "the pipeline has ended");
-        let sent = self
-            .commands
-            .lock()
-            .as_ref()
-            .map(|commands| commands.send(make(reply)));
+        self.send(make(reply))?;
+        answer.await.map_err(|_| ended())
+    }
+
+    /// Hands a command over.
+    ///
+    /// # Errors
+    /// When the pipeline has ended.
+    pub(crate) fn send(&self, command: Command) -> Result<(), EngineError> {
+        let commands = self.commands.lock();
+        let sent = commands.as_ref().map(|commands| commands.send(command));
         sent.and_then(Result::ok).ok_or_else(ended)?;
         self.signal.raise();
-        answer.await.map_err(|_| ended())
+        Ok(())
     }
 
     /// Waits for the thread, after [`Command::Release`].
@@ -122,6 +132,10 @@ impl Pipeline {
             let _ = thread.join();
         }
     }
+}
+
+fn ended() -> EngineError {
+    EngineError::new("57P01", "the pipeline has ended")
 }
 
 impl Drop for Pipeline {

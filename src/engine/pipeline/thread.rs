@@ -11,6 +11,7 @@ use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
 use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::query::change::{TableChange, TableInput};
 use crate::engine::query::intake::{Intake, IntakeOutput};
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
@@ -82,6 +83,7 @@ impl PipelineThread {
             }
             match step::take(query, &self.options.parts, now_us) {
                 Ok(outputs) => {
+                    moved |= query.table.as_mut().is_some_and(TableInput::take);
                     moved |= outputs
                         .iter()
                         .any(|output| output.moved || output.watermark_moved);
@@ -128,6 +130,34 @@ impl PipelineThread {
             }
         }
         self.publish(prepared);
+        self.acknowledge();
+    }
+
+    /// Tells the statements whose changes the step has made visible; those that wait for them to be durable wait for the
+    /// next checkpoint, which has the step.
+    fn acknowledge(&mut self) {
+        let tables = self.queries.iter_mut().filter_map(|query| query.table.as_mut());
+        self.waiting.extend(tables.filter_map(TableInput::publish));
+    }
+
+    /// Hands a change to its table.
+    fn change(&mut self, table: ObjectId, change: TableChange) {
+        let query = self.queries.iter_mut().find(|query| query.spec.id == table);
+        let Some(query) = query else {
+            return change.refuse(EngineError::new("42P01", "the table was dropped"));
+        };
+        let is_read = matches!(&query.output, Output::View(view) if Arc::ptr_eq(view, &change.read));
+        match (&query.failure, &mut query.table) {
+            (Some(error), _) => change.refuse(failed_table(&query.spec.name, error)),
+            (None, Some(input)) if is_read => input.push(change),
+            (None, _) => {
+                let message = format!(
+                    "table \"{}\" was resumed while the statement ran",
+                    query.spec.name
+                );
+                change.refuse(EngineError::new("40001", message).with_hint("Run the statement again."));
+            }
+        }
     }
 
     /// Stops the dependents of queries that failed outside of a run.
@@ -244,6 +274,8 @@ impl PipelineThread {
                 Ok(Command::Detach(id, reply)) => {
                     let _ = reply.send(self.detach(id));
                 }
+                Ok(Command::Change(table, change)) => self.change(table, change),
+                Ok(Command::Barrier(reply)) => drop(reply.send(())),
                 Ok(Command::Checkpoint(reply)) => self.waiting.push(reply),
                 Ok(Command::Status(reply)) => {
                     let _ = reply.send(self.status());
@@ -341,7 +373,7 @@ impl PipelineThread {
             QueryStatus {
                 id: query.spec.id,
                 name: query.spec.name.clone(),
-                is_sink: matches!(query.output, Output::Sink(_)),
+                kind: query.spec.kind(),
                 failure: query.failure.clone(),
                 watermark_us: query.watermark(),
                 lanes: lanes.collect(),
@@ -401,12 +433,24 @@ fn fail(query: &mut Query, error: EngineError) {
             hint = error.hint.as_deref(),
             "query failed"
         );
+        if let Some(table) = &mut query.table {
+            table.refuse_all(&error);
+        }
         query.failure = Some(error);
         query.output.end_subscriptions(query.failure.as_ref());
         // The next checkpoint says of it whether it misses changes of what it reads.
         query.is_dirty = true;
         query.stop();
     }
+}
+
+/// What a statement is told that changes a table which has failed.
+fn failed_table(name: &str, error: &EngineError) -> EngineError {
+    EngineError::new("55000", format!("table \"{name}\" has failed"))
+        .with_detail(format!("Its error is: {}.", error.message))
+        .with_hint(format!(
+            "Run ALTER TABLE {name} RESUME, then the statement again."
+        ))
 }
 
 /// Whether a checkpoint would record anything of a query. Of one that failed only that it did: what its sink confirms is

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! intake (lanes) ─┐
-//!                 ├─▶ stages in plan order ─▶ output (view or sink)
+//! table changes  ─┼─▶ stages in plan order ─▶ output (view or sink)
 //! upstream deltas ┘
 //! ```
 
+pub(crate) mod change;
 pub(crate) mod header;
 pub(crate) mod intake;
 pub(crate) mod output;
@@ -15,13 +16,15 @@ pub(crate) mod stage;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::NodeId;
 use highwater_storage::{ObjectId, progress};
 
+use self::change::TableInput;
 use self::header::QueryHeader;
 use self::intake::{Intake, IntakeOutput};
 use self::output::Output;
-use self::spec::{EngineParts, QuerySpec, Target};
+use self::spec::{EngineParts, QuerySpec};
 use self::stage::Stages;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -33,6 +36,8 @@ pub(crate) struct Query {
     pub(crate) spec: Arc<QuerySpec>,
     /// Its readers, one per source.
     pub(crate) intakes: Vec<Intake>,
+    /// The changes that wait, for a table.
+    pub(crate) table: Option<TableInput>,
     /// Its operators.
     pub(crate) stages: Stages,
     /// Where its result goes.
@@ -76,7 +81,9 @@ impl Query {
             intakes.push(Intake::new(&spec, binding, &found, header.as_ref()));
         }
         stages.restore_watermarks(&intakes, header.as_ref());
+        let is_table = spec.kind() == ObjectKind::Table;
         Ok(Self {
+            table: is_table.then(TableInput::default),
             spec,
             intakes,
             stages,
@@ -135,6 +142,10 @@ impl Query {
             self.stages
                 .set_source_watermark(intake.scan_node(), intake.watermark());
         }
+        if let Some(table) = &self.table {
+            // The plan of a table is one node, and its output is the change.
+            inputs.insert(0, table.deltas());
+        }
         self.stages.step(inputs, upstream, shards)
     }
 
@@ -150,10 +161,7 @@ impl Query {
 }
 
 fn stale(spec: &QuerySpec) -> EngineError {
-    let what = match spec.target {
-        Target::View => "MATERIALIZED VIEW",
-        Target::Sink(_) => "SINK",
-    };
+    let what = spec.kind().noun().to_uppercase();
     EngineError::new(
         "55000",
         format!("\"{}\" failed, and missed changes of what it reads", spec.name),

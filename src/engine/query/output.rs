@@ -25,6 +25,8 @@ pub(crate) struct SharedView {
     pub(crate) rows: Mutex<ViewStore>,
     /// Who listens to its changes.
     pub(crate) subscribers: Subscribers,
+    /// Of a table: held by one statement at a time, from what it reads until its change is visible.
+    pub(crate) writer: tokio::sync::Mutex<()>,
 }
 
 /// The result's place.
@@ -84,6 +86,7 @@ impl Output {
                 Ok(Self::View(Arc::new(SharedView {
                     rows: Mutex::new(rows),
                     subscribers: Subscribers::default(),
+                    writer: tokio::sync::Mutex::default(),
                 })))
             }
             Target::Sink(target) => SinkOutput::open(spec, target, parts, found).map(Self::Sink),

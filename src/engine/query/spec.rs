@@ -7,7 +7,8 @@ use highwater_connectors::format::EncodeOptions;
 use highwater_connectors::options::OptionMap;
 use highwater_connectors::sink::SinkConnector;
 use highwater_connectors::source::{RecoveryIdentity, SourceConnector};
-use highwater_sql::stream_plan::{NodeId, StreamPlan};
+use highwater_sql::statement::ObjectKind;
+use highwater_sql::stream_plan::{NodeId, StreamOp, StreamPlan};
 use highwater_storage::{ObjectId, Store};
 
 use crate::engine::clock::Clock;
@@ -17,7 +18,7 @@ use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::source_settings::SourceSettings;
 
-/// A view or sink to run.
+/// A table, view or sink to run.
 pub(crate) struct QuerySpec {
     /// Its number.
     pub(crate) id: ObjectId,
@@ -33,6 +34,17 @@ pub(crate) struct QuerySpec {
     pub(crate) target: Target,
     /// Why it cannot run in this process, if it cannot.
     pub(crate) obstacle: Option<EngineError>,
+}
+
+impl QuerySpec {
+    /// What kind of object it runs.
+    pub(crate) fn kind(&self) -> ObjectKind {
+        match (&self.plan.root().op, &self.target) {
+            (_, Target::Sink(_)) => ObjectKind::Sink,
+            (StreamOp::TableChanges, Target::View) => ObjectKind::Table,
+            (_, Target::View) => ObjectKind::MaterializedView,
+        }
+    }
 }
 
 /// A source as one query reads it.

@@ -24,7 +24,7 @@ pub(crate) struct Stages {
     plan: Arc<StreamPlan>,
     /// Stored relations by node.
     relations: HashMap<NodeId, ObjectId>,
-    /// Nodes that run on lanes.
+    /// Nodes that run before the step: on lanes, or by a statement.
     on_lane: Vec<bool>,
     /// Stateful operators by node.
     operators: HashMap<NodeId, Box<dyn Operator>>,
@@ -51,6 +51,8 @@ impl Stages {
                         .into_iter()
                         .for_each(|node| on_lane[node] = true);
                 }
+                // What the step is given is its output.
+                StreamOp::TableChanges => on_lane[id] = true,
                 _ => {
                     if let Some(operator) = operators::stateful(&plan, node, shards)? {
                         stateful.insert(id, operator);
@@ -187,7 +189,7 @@ impl Stages {
                 .collect()
         };
         match &node.op {
-            StreamOp::SourceScan(_) => Ok(Vec::new()),
+            StreamOp::SourceScan(_) | StreamOp::TableChanges => Ok(Vec::new()),
             StreamOp::RelationScan { columns, .. } => {
                 let change = self
                     .relations

@@ -81,6 +81,43 @@ impl ViewReader {
         decoder.finish().map(Some)
     }
 
+    /// The keys of rows that have the columns of the view, as bytes.
+    ///
+    /// # Errors
+    /// Columns that do not fit (internal).
+    pub(crate) fn encoded_keys(&self, rows: &RecordBatch) -> Result<Vec<Vec<u8>>, EngineError> {
+        let columns = self.format.key_columns(rows);
+        let encoder = self.format.keys.encoder(&columns)?;
+        let keys = (0..rows.num_rows()).map(|row| {
+            let mut key = Vec::new();
+            encoder.append(row, &mut key);
+            key
+        });
+        Ok(keys.collect())
+    }
+
+    /// The rows that are there under these encoded keys, and for each key which of them is its row.
+    ///
+    /// # Errors
+    /// A view without key (internal), a store that cannot be read.
+    pub(crate) fn get_all(&self, keys: &[Vec<u8>]) -> Result<(RecordBatch, Vec<Option<usize>>), EngineError> {
+        if self.key().is_none() {
+            return Err(EngineError::internal(
+                "rows of a view without key are looked up by key",
+            ));
+        }
+        let mut decoder = self.format.decoder(None, keys.len())?;
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            let value = self.value(key)?;
+            found.push(value.is_some().then(|| decoder.len()));
+            if let Some(value) = value {
+                decoder.append(key, &value)?;
+            }
+        }
+        Ok((decoder.finish()?, found))
+    }
+
     /// All rows as batches of about `batch_rows` rows, of which they have the columns `projection` (all for `None`). Rows
     /// come in the order of their key; those of a log in the order in which they came.
     ///

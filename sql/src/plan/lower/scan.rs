@@ -1,4 +1,4 @@
-//! Scans: one per source, with the columns that anyone needs; one per use of a materialized view.
+//! Scans: one per source, with the columns that anyone needs; one per use of a table or a materialized view.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use datafusion::logical_expr::{LogicalPlan, TableScan};
 use datafusion::physical_expr::PhysicalExpr;
 
 use super::{Facts, Lowering, Relation, compile, refused, type_text};
-use crate::catalog::{ColumnOrigin, MaterializedViewDef, ObjectBody, SourceDef};
+use crate::catalog::{ColumnOrigin, Object, ObjectBody, SourceDef};
 use crate::plan::context::CatalogTable;
 use crate::plan::source::{BoundExpr, generated_expr, watermark_expr};
 use crate::plan::translate::translate;
-use crate::stream_plan::{PlanNode, Projection, SourceScan, StreamOp};
+use crate::stream_plan::{PlanNode, Projection, SourceScan, StreamOp, StreamPlan};
 use crate::{SqlError, SqlState};
 
 /// Collects the columns that a plan reads from each source.
@@ -61,19 +61,19 @@ impl Lowering {
         }
         match &table.object.body {
             ObjectBody::Source(source) => self.source_scan(&table.object.name, source, &scanned(scan)),
-            ObjectBody::MaterializedView(view) => {
-                Ok(self.relation_scan(&table.object.name, view, scanned(scan)))
-            }
-            body => Err(refused(format!(
-                "reading {} \"{}\"",
-                body.kind().noun(),
-                table.object.name
-            ))),
+            body => match body.stored() {
+                Some(plan) => Ok(self.relation_scan(&table.object, plan, scanned(scan))),
+                None => Err(refused(format!(
+                    "reading {} \"{}\"",
+                    body.kind().noun(),
+                    table.object.name
+                ))),
+            },
         }
     }
 
-    fn relation_scan(&mut self, name: &str, view: &MaterializedViewDef, columns: Vec<usize>) -> Relation {
-        let root = view.plan.root();
+    fn relation_scan(&mut self, object: &Object, plan: &StreamPlan, columns: Vec<usize>) -> Relation {
+        let (name, root) = (&object.name, plan.root());
         let moved = |column: usize| columns.iter().position(|c| *c == column);
         let fields: Vec<Field> = columns.iter().map(|c| root.schema.field(*c).clone()).collect();
         let types: Vec<String> = fields.iter().map(|f| type_text(f.data_type())).collect();
@@ -88,7 +88,8 @@ impl Lowering {
             fingerprint: format!("relation {name} {columns:?}: {}", types.join(", ")),
             schema: Arc::new(Schema::new(fields)),
             op: StreamOp::RelationScan {
-                relation: name.to_owned(),
+                relation: name.clone(),
+                kind: object.body.kind(),
                 columns: columns.clone(),
             },
         };

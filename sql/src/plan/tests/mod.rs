@@ -1,6 +1,7 @@
 //! Plans over a small catalog, as EXPLAIN shows them.
 
 mod batch;
+mod dml;
 mod joins;
 mod messages;
 mod refusals;

@@ -23,16 +23,11 @@ pub(super) struct Layout {
     pub(super) key: KeyLayout,
     /// Partition columns of the input, in key order: the window column first.
     key_columns: Vec<usize>,
-    order_columns: Vec<usize>,
-    orders: Vec<KeyOrder>,
-    places: KeyCodec,
+    order: OrderBy,
     /// The columns of the input.
     pub(super) rows: RowCodec,
     pub(super) input: SchemaRef,
-    pub(super) functions: Vec<Arc<dyn WindowExpr>>,
-    /// The results of the functions.
-    pub(super) values: RowCodec,
-    pub(super) value_types: Vec<DataType>,
+    pub(super) functions: Functions,
     pub(super) slice: Slice,
     /// The column that closes a partition, and what leads from it to the time when it does (µs).
     pub(super) closing: Option<(usize, i64)>,
@@ -40,6 +35,22 @@ pub(super) struct Layout {
     /// Whether rows behind the slice are let go, because they can never come into it.
     pub(super) prunes: bool,
     pub(super) output: SchemaRef,
+}
+
+/// The columns by which rows are ordered.
+#[derive(Debug)]
+struct OrderBy {
+    columns: Vec<usize>,
+    orders: Vec<KeyOrder>,
+    places: KeyCodec,
+}
+
+/// The window functions and what they give.
+#[derive(Debug)]
+pub(super) struct Functions {
+    pub(super) exprs: Vec<Arc<dyn WindowExpr>>,
+    pub(super) types: Vec<DataType>,
+    pub(super) values: RowCodec,
 }
 
 /// Rows ready to be put into their partitions.
@@ -92,15 +103,19 @@ impl Layout {
         });
         Ok(Self {
             key: KeyLayout::new(types(input, key_columns.iter().copied()))?,
-            places: KeyCodec::new(&types(input, order_columns.iter().copied()))?,
+            order: OrderBy {
+                places: KeyCodec::new(&types(input, order_columns.iter().copied()))?,
+                columns: order_columns,
+                orders: over.order.iter().map(order::key_order).collect(),
+            },
+            functions: Functions {
+                exprs: over.functions.clone(),
+                values: RowCodec::new(&value_types)?,
+                types: value_types,
+            },
             rows: RowCodec::new(&types(input, 0..input.fields().len()))?,
-            values: RowCodec::new(&value_types)?,
             key_columns,
-            order_columns,
-            orders: over.order.iter().map(order::key_order).collect(),
             input: Arc::clone(input),
-            functions: over.functions.clone(),
-            value_types,
             slice,
             closing,
             emit_on_close: over.emit_on_close,
@@ -150,12 +165,15 @@ impl Prepared {
                 .collect()
         };
         let keys = layout.key.batch(&pick(&layout.key_columns))?;
-        let (places, columns) = (pick(&layout.order_columns), delta.batch.columns());
-        let (place, row_encoder) = (layout.places.encoder(&places)?, layout.rows.encoder(columns)?);
+        let (places, columns) = (pick(&layout.order.columns), delta.batch.columns());
+        let (place, row_encoder) = (
+            layout.order.places.encoder(&places)?,
+            layout.rows.encoder(columns)?,
+        );
         let rows = delta.num_rows();
         let (mut bytes, mut ends) = (Vec::with_capacity(rows * 32), Vec::with_capacity(rows));
         for row in 0..rows {
-            order::append_ordered(&place, &row_encoder, &layout.orders, row, &mut bytes)?;
+            order::append_ordered(&place, &row_encoder, &layout.order.orders, row, &mut bytes)?;
             ends.push(bytes.len());
         }
         let shards = hash::rows_by_shard(rows, &keys.hashes, shards);

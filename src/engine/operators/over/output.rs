@@ -76,19 +76,19 @@ pub(super) fn merge(layout: &Layout, outputs: Vec<ShardOutput>) -> Result<Vec<De
 /// The rows as columns; each as often as it is there, if they are repeated.
 fn batch_of(layout: &Layout, changes: &Changes, repeated: bool) -> Result<RecordBatch, EngineError> {
     let mut rows = layout.rows.decoder(|_| true, changes.len());
-    let mut values = layout.values.decoder(|_| true, changes.len());
+    let mut values = layout.functions.values.decoder(|_| true, changes.len());
     let mut count = 0;
     for (given, times) in changes {
         for _ in 0..if repeated { *times } else { 1 } {
             rows.append(order::row_of(&given.row)?)?;
-            if !layout.functions.is_empty() {
+            if !layout.functions.exprs.is_empty() {
                 values.append(&given.values)?;
             }
             count += 1;
         }
     }
     let mut columns: Vec<ArrayRef> = rows.finish()?.into_iter().flatten().collect();
-    if !layout.functions.is_empty() {
+    if !layout.functions.exprs.is_empty() {
         columns.extend(values.finish()?.into_iter().flatten());
     }
     let options = RecordBatchOptions::new().with_row_count(Some(count));

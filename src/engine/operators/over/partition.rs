@@ -33,7 +33,7 @@ struct Beginning<'r> {
 /// A function that fails on a row.
 pub(super) fn given(layout: &Layout, rows: &RowSet) -> Result<Vec<(Given, i64)>, EngineError> {
     let beginning = Beginning::of(layout, rows)?;
-    if layout.functions.is_empty() {
+    if layout.functions.exprs.is_empty() {
         let counted = beginning
             .rows
             .into_iter()
@@ -135,7 +135,7 @@ impl<'r> Beginning<'r> {
         let options = RecordBatchOptions::new().with_row_count(Some(total));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&layout.input), columns, &options)?;
         let values = values_of(layout, &batch)?;
-        let encoder = layout.values.encoder(&values)?;
+        let encoder = layout.functions.values.encoder(&values)?;
         let mut given = Vec::with_capacity(total);
         let mut at = 0;
         for (row, count, before) in &self.rows {
@@ -159,12 +159,13 @@ impl<'r> Beginning<'r> {
 fn values_of(layout: &Layout, batch: &RecordBatch) -> Result<Vec<ArrayRef>, EngineError> {
     if batch.num_rows() == 0 {
         return Ok(layout
-            .value_types
+            .functions
+            .types
             .iter()
             .map(arrow::array::new_empty_array)
             .collect());
     }
-    let functions = layout.functions.iter().zip(&layout.value_types);
+    let functions = layout.functions.exprs.iter().zip(&layout.functions.types);
     let values = functions.map(|(function, data_type)| {
         let values = function.evaluate(batch)?;
         match values.data_type() == data_type {

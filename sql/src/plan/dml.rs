@@ -1,0 +1,431 @@
+//! The rows that INSERT, UPDATE and DELETE change, as one-shot queries.
+//!
+//! ```text
+//! INSERT … VALUES   VALUES (CAST(… AS type of a), CAST(default of b AS type of b)), …
+//! INSERT … query    SELECT CAST(c1 AS type of a), … FROM (query) AS given (c1, …)
+//! UPDATE            SELECT t.a, t.b, CAST(… AS type of a), t.b FROM t WHERE …      the old columns, then the new ones
+//! DELETE            SELECT t.a, t.b FROM t WHERE …
+//! RETURNING         SELECT … FROM t        where t is the changed rows
+//! ```
+//!
+//! Values become the types of their columns as PostgreSQL assigns them: constants in quotes are read as values of the type,
+//! and what does not convert by itself is refused.
+
+mod assign;
+mod scaffold;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem};
+
+use self::assign::{Assigned, Scope};
+use self::scaffold::{aliased, column, quoted, select_of, values_of};
+use crate::catalog::{Catalog, FilledDef, TableColumnDef, TableDef};
+use crate::parse::{parse_expression, parse_query};
+use crate::plan::context::{Names, Resolver};
+use crate::plan::names::OutputNames;
+use crate::plan::translate::translate;
+use crate::plan::walk::has_subquery;
+use crate::plan::{PlannedSelect, literals, plan_select, query};
+use crate::statement::{Delete, Insert, InsertSource, Target, Update};
+use crate::suggest::closest;
+use crate::{SqlError, SqlState};
+
+/// The table that a statement changes.
+#[derive(Debug, Clone, Copy)]
+pub struct TableRef<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it is.
+    pub def: &'a TableDef,
+}
+
+impl TableRef<'_> {
+    fn column(&self, name: &str, position: usize) -> Result<usize, SqlError> {
+        let columns = &self.def.columns;
+        let found = columns.iter().position(|column| column.name == name);
+        found.ok_or_else(|| {
+            let message = format!("column \"{name}\" of relation \"{}\" does not exist", self.name);
+            let error = SqlError::new(SqlState::UndefinedColumn, message).at(position);
+            match closest(name, columns.iter().map(|column| column.name.as_str())) {
+                Some(near) => error.with_hint(format!("Did you mean \"{near}\"?")),
+                None => error,
+            }
+        })
+    }
+
+    /// Its columns that are not generated, with their places.
+    fn plain(&self) -> impl Iterator<Item = (usize, &TableColumnDef)> {
+        let columns = self.def.columns.iter().enumerate();
+        columns.filter(|(_, column)| !is_generated(column))
+    }
+}
+
+fn is_generated(column: &TableColumnDef) -> bool {
+    matches!(column.filled, FilledDef::Generated(_))
+}
+
+/// Plans the rows of an INSERT: all columns of the table, in its order and of its types.
+///
+/// # Errors
+/// Columns that are not there or too many, values that do not become their types, what is wrong with the query.
+pub fn plan_insert(
+    catalog: &Catalog,
+    table: TableRef<'_>,
+    insert: &Insert,
+    resolver: Resolver<'_>,
+) -> Result<PlannedSelect, SqlError> {
+    let scope = Scope {
+        catalog,
+        resolver,
+        target: None,
+    };
+    let targets = insert_targets(table, insert)?;
+    let base = match &insert.source {
+        InsertSource::Rows(rows) => values_query(&scope, table, &targets, insert, rows)?,
+        InsertSource::Query(query) => given_query(&scope, table, &targets, insert, query)?,
+        InsertSource::Defaults => values_query(&scope, table, &[], insert, &[Vec::new()])?,
+    };
+    let query = with_generated(table, base, &[])?;
+    plan_select(catalog, &query, resolver)
+}
+
+/// The columns to which the values of an INSERT go, in their order.
+fn insert_targets(table: TableRef<'_>, insert: &Insert) -> Result<Vec<usize>, SqlError> {
+    if insert.columns.is_empty() {
+        return Ok((0..table.def.columns.len()).collect());
+    }
+    let columns = insert.columns.iter();
+    columns
+        .map(|(name, position)| table.column(name, *position))
+        .collect()
+}
+
+/// Checks the number of values; without a column list there may be fewer than columns.
+fn check_count(targets: &[usize], insert: &Insert, given: usize) -> Result<(), SqlError> {
+    let message = if given > targets.len() {
+        "INSERT has more expressions than target columns"
+    } else if given < targets.len() && !insert.columns.is_empty() {
+        "INSERT has more target columns than expressions"
+    } else {
+        return Ok(());
+    };
+    let error = SqlError::new(SqlState::SyntaxError, message);
+    let place = match insert.columns.get(given) {
+        Some((_, position)) => *position,
+        None => insert.target.position,
+    };
+    Err(error.at(place))
+}
+
+fn values_query(
+    scope: &Scope<'_>,
+    table: TableRef<'_>,
+    targets: &[usize],
+    insert: &Insert,
+    rows: &[Vec<Expr>],
+) -> Result<ast::Query, SqlError> {
+    let width = rows.first().map_or(0, Vec::len);
+    if rows.iter().any(|row| row.len() != width) {
+        let message = "VALUES lists must all be the same length";
+        return Err(SqlError::new(SqlState::SyntaxError, message).at(insert.target.position));
+    }
+    if !matches!(insert.source, InsertSource::Defaults) {
+        check_count(targets, insert, width)?;
+    }
+    let plain: Vec<(usize, &TableColumnDef)> = table.plain().collect();
+    let fillings = fillings(table)?;
+    for (index, target) in targets.iter().take(width).enumerate() {
+        let column = &table.def.columns[*target];
+        if is_generated(column) && !rows.iter().all(|row| is_default(&row[index])) {
+            return Err(
+                generated_always(column, "cannot insert a non-DEFAULT value into").at(insert.target.position)
+            );
+        }
+    }
+    let place = |column: usize| targets.iter().take(width).position(|target| *target == column);
+    let places: Vec<Option<usize>> = plain.iter().map(|(column, _)| place(*column)).collect();
+    let mut assigned = Vec::with_capacity(rows.len() * plain.len());
+    for row in rows {
+        for ((column, def), place) in plain.iter().zip(&places) {
+            let given = place.map(|place| &row[place]).filter(|given| !is_default(given));
+            let value = given.unwrap_or(&fillings[*column]);
+            assigned.push(Assigned { column: def, value });
+        }
+    }
+    let cells = scope.assign(&assigned)?;
+    let mut cells = cells.into_iter();
+    let rows: Vec<Vec<Expr>> = rows
+        .iter()
+        .map(|_| cells.by_ref().take(plain.len()).collect())
+        .collect();
+    values_of(rows)
+}
+
+fn given_query(
+    scope: &Scope<'_>,
+    table: TableRef<'_>,
+    targets: &[usize],
+    insert: &Insert,
+    given: &ast::Query,
+) -> Result<ast::Query, SqlError> {
+    let bound = query::bind(&Names::new(scope.catalog, Some(scope.resolver)), given)?;
+    let schema = bound.plan.schema();
+    check_count(targets, insert, schema.fields().len())?;
+    for (index, (field, target)) in schema.fields().iter().zip(targets).enumerate() {
+        let column = &table.def.columns[*target];
+        if is_generated(column) {
+            return Err(
+                generated_always(column, "cannot insert a non-DEFAULT value into").at(insert.target.position)
+            );
+        }
+        if !assign::is_untyped_item(given, index) {
+            assign::check_assignable(column, field.data_type())?;
+        }
+    }
+    let names: Vec<String> = (0..schema.fields().len())
+        .map(|n| format!("?given {n}?"))
+        .collect();
+    let fillings = fillings(table)?;
+    let mut items = Vec::new();
+    for (index, def) in table.plain() {
+        let place = targets
+            .iter()
+            .take(names.len())
+            .position(|target| *target == index);
+        let value = match place {
+            Some(place) => column("given", &names[place]),
+            None => fillings[index].clone(),
+        };
+        items.push(aliased(assign::cast_to(&def.data_type)?.of(value), &def.name));
+    }
+    let inner = OutputNames::of(given).disambiguated(given);
+    select_of(items, &scaffold::derived(inner, "given", &names)?)
+}
+
+/// What stands in the columns for which no value is given.
+fn fillings(table: TableRef<'_>) -> Result<Vec<Expr>, SqlError> {
+    let columns = table.def.columns.iter();
+    columns
+        .map(|column| match &column.filled {
+            FilledDef::Default(text) => parse_expression(text),
+            FilledDef::Null | FilledDef::Generated(_) => parse_expression("NULL"),
+        })
+        .collect()
+}
+
+/// Adds generated columns: `base` gives the columns `before`, and then those of the table that are not generated.
+fn with_generated(table: TableRef<'_>, base: ast::Query, before: &[String]) -> Result<ast::Query, SqlError> {
+    if !table.def.columns.iter().any(is_generated) {
+        return Ok(base);
+    }
+    let mut names = before.to_vec();
+    names.extend(table.plain().map(|(_, column)| column.name.clone()));
+    let mut items: Vec<SelectItem> = before
+        .iter()
+        .map(|name| aliased(column(table.name, name), name))
+        .collect();
+    for def in &table.def.columns {
+        let value = match &def.filled {
+            FilledDef::Generated(text) => assign::cast_to(&def.data_type)?.of(parse_expression(text)?),
+            FilledDef::Null | FilledDef::Default(_) => column(table.name, &def.name),
+        };
+        items.push(aliased(value, &def.name));
+    }
+    select_of(items, &scaffold::derived(base, table.name, &names)?)
+}
+
+/// Plans the rows that an UPDATE changes: all columns as they are, then all columns as they become.
+///
+/// # Errors
+/// A column that is not there or generated, values that do not become their types, what is wrong with an expression.
+pub fn plan_update(
+    catalog: &Catalog,
+    table: TableRef<'_>,
+    update: &Update,
+    resolver: Resolver<'_>,
+) -> Result<PlannedSelect, SqlError> {
+    let scope = Scope {
+        catalog,
+        resolver,
+        target: Some(&update.target),
+    };
+    let called = called(&update.target);
+    let fillings = fillings(table)?;
+    let mut set: Vec<Option<&Expr>> = vec![None; table.def.columns.len()];
+    for (name, position, value) in &update.assignments {
+        let index = table.column(name, *position)?;
+        let def = &table.def.columns[index];
+        if is_generated(def) && !is_default(value) {
+            let error = SqlError::new(
+                SqlState::GeneratedAlways,
+                format!("column \"{name}\" can only be updated to DEFAULT"),
+            );
+            return Err(error
+                .with_detail(format!("Column \"{name}\" is a generated column."))
+                .at(*position));
+        }
+        set[index] = Some(if is_default(value) {
+            &fillings[index]
+        } else {
+            value
+        });
+    }
+    let assigned: Vec<Assigned<'_>> = table
+        .plain()
+        .filter_map(|(index, column)| {
+            Some(Assigned {
+                column,
+                value: set[index]?,
+            })
+        })
+        .collect();
+    let mut values = scope.assign(&assigned)?.into_iter();
+    let before: Vec<String> = (0..table.def.columns.len())
+        .map(|n| format!("?old {n}?"))
+        .collect();
+    let mut items: Vec<SelectItem> = (table.def.columns.iter().zip(&before))
+        .map(|(def, name)| aliased(column(called, &def.name), name))
+        .collect();
+    for (index, def) in table.plain() {
+        let value = match set[index] {
+            Some(_) => values.next().expect("each assigned column has its value"),
+            None => column(called, &def.name),
+        };
+        items.push(aliased(value, &def.name));
+    }
+    let base = changed_rows(items, &update.target, update.selection.as_deref())?;
+    plan_select(catalog, &with_generated(table, base, &before)?, resolver)
+}
+
+/// Plans the rows that a DELETE takes away: all columns.
+///
+/// # Errors
+/// What is wrong with the condition.
+pub fn plan_delete(
+    catalog: &Catalog,
+    table: TableRef<'_>,
+    delete: &Delete,
+    resolver: Resolver<'_>,
+) -> Result<PlannedSelect, SqlError> {
+    let called = called(&delete.target);
+    let items = (table.def.columns.iter())
+        .map(|def| aliased(column(called, &def.name), &def.name))
+        .collect();
+    let query = changed_rows(items, &delete.target, delete.selection.as_deref())?;
+    plan_select(catalog, &query, resolver)
+}
+
+fn called(target: &Target) -> &str {
+    target.alias.as_deref().unwrap_or(&target.name)
+}
+
+/// `SELECT items FROM target WHERE selection`
+fn changed_rows(
+    items: Vec<SelectItem>,
+    target: &Target,
+    selection: Option<&Expr>,
+) -> Result<ast::Query, SqlError> {
+    let from = scaffold::relation(target);
+    let mut query = select_of(items, &from)?;
+    if let ast::SetExpr::Select(select) = query.body.as_mut() {
+        select.selection = selection.cloned();
+    }
+    Ok(query)
+}
+
+/// Plans RETURNING over the rows that were changed, which the resolver gives under the table's name.
+///
+/// # Errors
+/// What is wrong with the list; aggregates, window functions and subqueries, which need more than a row.
+pub fn plan_returning(
+    catalog: &Catalog,
+    target: &Target,
+    items: &[SelectItem],
+    resolver: Resolver<'_>,
+) -> Result<PlannedSelect, SqlError> {
+    let items = items.to_vec();
+    if has_subquery(&items) {
+        return Err(SqlError::unsupported("a subquery in RETURNING"));
+    }
+    let query = select_of(items, &scaffold::relation(target))?;
+    let planned = plan_select(catalog, &query, resolver)?;
+    let mut refused = None;
+    let walked = planned.plan.apply_with_subqueries(|node| {
+        refused = match node {
+            LogicalPlan::Aggregate(_) => Some((SqlState::GroupingError, "aggregate")),
+            LogicalPlan::Window(_) => Some((SqlState::WindowingError, "window")),
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        Ok(TreeNodeRecursion::Stop)
+    });
+    walked.map_err(translate)?;
+    match refused {
+        Some((state, sort)) => Err(SqlError::new(
+            state,
+            format!("{sort} functions are not allowed in RETURNING"),
+        )),
+        None => Ok(planned),
+    }
+}
+
+/// Checks the DEFAULT of a column: a value of its type that needs no row.
+///
+/// # Errors
+/// Columns and subqueries in it, a value that does not become the type, what is wrong with the expression.
+pub(crate) fn check_default(name: &str, expression: &Expr, data_type: &DataType) -> Result<(), SqlError> {
+    if has_subquery(expression) {
+        let message = "cannot use subquery in DEFAULT expression";
+        return Err(SqlError::new(SqlState::FeatureNotSupported, message));
+    }
+    let column = TableColumnDef {
+        name: name.to_owned(),
+        data_type: data_type.clone(),
+        nullable: true,
+        filled: FilledDef::Null,
+    };
+    let scope = Scope {
+        catalog: &Catalog::default(),
+        resolver: &|_, _| None,
+        target: None,
+    };
+    let assigned = Assigned {
+        column: &column,
+        value: expression,
+    };
+    let checked = scope.assign(&[assigned]).and_then(|mut cells| {
+        literals::typed(&mut cells[0])?;
+        query::bind(&Names::new(scope.catalog, None), &values_of(vec![cells])?)
+    });
+    match checked {
+        Err(error) if error.state == SqlState::UndefinedColumn => {
+            let message = "cannot use column reference in DEFAULT expression";
+            Err(SqlError {
+                state: SqlState::FeatureNotSupported,
+                message: message.to_owned(),
+                detail: None,
+                hint: None,
+                ..error
+            })
+        }
+        Err(mut error) if error.state == SqlState::DatatypeMismatch => {
+            error.message = error
+                .message
+                .replace("but expression is", "but default expression is");
+            Err(error)
+        }
+        other => other.map(drop),
+    }
+}
+
+fn generated_always(column: &TableColumnDef, what: &str) -> SqlError {
+    let name = &column.name;
+    SqlError::new(SqlState::GeneratedAlways, format!("{what} column \"{name}\""))
+        .with_detail(format!("Column \"{name}\" is a generated column."))
+}
+
+/// Whether the value is the word DEFAULT.
+fn is_default(value: &Expr) -> bool {
+    matches!(value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}

@@ -1,0 +1,183 @@
+//! From `CREATE TABLE` to the table: types, key, conflicts, defaults and generated columns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+
+use super::expression_text;
+use crate::catalog::{ColumnDef, ColumnOrigin, FilledDef, SourceDef, TableColumnDef, TableDef};
+use crate::error::{SqlError, SqlState};
+use crate::plan::types::{arrow_type, written_type};
+use crate::plan::{check_default, check_source};
+use crate::statement::{CreateTable, Filled, OnConflict, TableColumn};
+use crate::stream_plan::{PlanNode, StreamOp, StreamPlan};
+
+/// Resolves `CREATE TABLE`.
+///
+/// # Errors
+/// An unknown column or type, a default or a generated column that does not work, clauses that exclude each other; each
+/// with its place in the script.
+pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
+    let primary_key = key_columns(statement)?;
+    let mut columns = statement
+        .columns
+        .iter()
+        .map(column_def)
+        .collect::<Result<Vec<_>, _>>()?;
+    for column in &primary_key {
+        columns[*column].nullable = false;
+    }
+    check_generated(statement, &columns)?;
+    check_conflicts(statement, &primary_key)?;
+    let version_column = match &statement.version_column {
+        Some((name, position)) => Some(column_named(statement, name, *position, "version column")?),
+        None => None,
+    };
+    let on_conflict = statement
+        .on_conflict
+        .map_or(OnConflict::Update, |(given, _)| given);
+    let plan = Arc::new(plan_of(statement, &columns, &primary_key));
+    Ok(TableDef {
+        columns,
+        primary_key,
+        append_only: statement.append_only,
+        on_conflict,
+        version_column,
+        plan,
+    })
+}
+
+fn key_columns(statement: &CreateTable) -> Result<Vec<usize>, SqlError> {
+    let mut key = Vec::new();
+    for (name, position) in &statement.primary_key {
+        let column = column_named(statement, name, *position, "key")?;
+        if key.contains(&column) {
+            let message = format!("column \"{name}\" appears twice in primary key constraint");
+            return Err(SqlError::new(SqlState::DuplicateColumn, message).at(*position));
+        }
+        key.push(column);
+    }
+    Ok(key)
+}
+
+fn column_named(
+    statement: &CreateTable,
+    name: &str,
+    position: usize,
+    place: &str,
+) -> Result<usize, SqlError> {
+    let found = statement.columns.iter().position(|column| column.name == name);
+    found.ok_or_else(|| {
+        let message = format!("column \"{name}\" named in {place} does not exist");
+        SqlError::new(SqlState::UndefinedColumn, message).at(position)
+    })
+}
+
+fn column_def(column: &TableColumn) -> Result<TableColumnDef, SqlError> {
+    let place = |error: SqlError| error.at(column.position);
+    let data_type = arrow_type(&column.data_type).map_err(place)?;
+    let filled = match &column.filled {
+        Filled::Null => FilledDef::Null,
+        Filled::Default(expression) => {
+            check_default(&column.name, expression, &data_type).map_err(place)?;
+            FilledDef::Default(expression_text(expression).map_err(place)?)
+        }
+        Filled::Generated(expression) => FilledDef::Generated(expression_text(expression).map_err(place)?),
+    };
+    Ok(TableColumnDef {
+        name: column.name.clone(),
+        data_type,
+        nullable: !column.not_null,
+        filled,
+    })
+}
+
+/// Generated columns of a table are those of a source: over the columns of the same row that are not generated.
+fn check_generated(statement: &CreateTable, columns: &[TableColumnDef]) -> Result<(), SqlError> {
+    let as_source = SourceDef {
+        columns: columns
+            .iter()
+            .map(|column| ColumnDef {
+                name: column.name.clone(),
+                data_type: column.data_type.clone(),
+                nullable: column.nullable,
+                origin: match &column.filled {
+                    FilledDef::Generated(text) => ColumnOrigin::Generated(text.clone()),
+                    FilledDef::Null | FilledDef::Default(_) => ColumnOrigin::Field,
+                },
+            })
+            .collect(),
+        watermark: None,
+        connector: String::new(),
+        options: BTreeMap::new(),
+        encode: None,
+        encode_options: BTreeMap::new(),
+    };
+    let first = columns
+        .iter()
+        .position(|column| matches!(column.filled, FilledDef::Generated(_)));
+    match first {
+        Some(first) => check_source(&as_source).map_err(|error| error.at(statement.columns[first].position)),
+        None => Ok(()),
+    }
+}
+
+/// Checks what is said of conflicts: only a key makes them, and a row that stays is not versioned.
+fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(), SqlError> {
+    let wrong = |message: &str| SqlError::new(SqlState::InvalidObjectDefinition, message);
+    if primary_key.is_empty() {
+        let hint = "Declare a PRIMARY KEY: without one no two rows are in conflict.";
+        if let Some((_, position)) = statement.on_conflict {
+            return Err(wrong("ON CONFLICT needs a primary key")
+                .with_hint(hint)
+                .at(position));
+        }
+        if let Some((_, position)) = statement.version_column {
+            return Err(wrong("WITH VERSION COLUMN needs a primary key")
+                .with_hint(hint)
+                .at(position));
+        }
+        return Ok(());
+    }
+    let on_conflict = statement.on_conflict.map(|(given, _)| given);
+    if statement.append_only && on_conflict != Some(OnConflict::Nothing) {
+        let error = wrong("a table with APPEND ONLY and a primary key needs ON CONFLICT DO NOTHING")
+            .with_detail("A row that replaces another one is no row that is appended.");
+        return Err(match statement.on_conflict {
+            Some((_, position)) => error.at(position),
+            None => error.with_hint("Add ON CONFLICT DO NOTHING, or leave out APPEND ONLY."),
+        });
+    }
+    match &statement.version_column {
+        Some((_, position)) if on_conflict == Some(OnConflict::Nothing) => {
+            Err(wrong("WITH VERSION COLUMN has no effect with ON CONFLICT DO NOTHING").at(*position))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The plan of a table is the node that takes its changes.
+fn plan_of(statement: &CreateTable, columns: &[TableColumnDef], primary_key: &[usize]) -> StreamPlan {
+    let fields: Vec<Field> = columns
+        .iter()
+        .map(|column| Field::new(&column.name, column.data_type.clone(), column.nullable))
+        .collect();
+    let types: Vec<String> = columns
+        .iter()
+        .map(|column| written_type(&column.data_type))
+        .collect();
+    let node = PlanNode {
+        op: StreamOp::TableChanges,
+        inputs: Vec::new(),
+        schema: Arc::new(Schema::new(fields)),
+        append_only: statement.append_only,
+        key: (!primary_key.is_empty()).then(|| primary_key.to_vec()),
+        event_time: None,
+        fingerprint: format!("table {}: {}", statement.name, types.join(", ")),
+    };
+    StreamPlan {
+        nodes: vec![node],
+        notices: Vec::new(),
+    }
+}

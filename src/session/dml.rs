@@ -1,0 +1,238 @@
+//! INSERT, UPDATE, DELETE: read the rows that change, resolve conflicts, hand the change to the pipeline, wait.
+//!
+//! ```text
+//! lock the table ─▶ read ─▶ NOT NULL, keys ─▶ RETURNING ─▶ change ─▶ visible ─▶ unlock ─▶ durable ─▶ acknowledged
+//! ```
+//!
+//! The lock ends when the change is visible, so that statements on one table share the checkpoint that makes them durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::record_batch::RecordBatch;
+use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::sql::sqlparser::ast::SelectItem;
+use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
+use highwater_sql::plan::{self, TableRef};
+use highwater_sql::statement::{Statement, Target};
+use highwater_storage::ObjectId;
+
+use super::select;
+use crate::database::Database;
+use crate::engine::query::change::TableChange;
+use crate::engine::query::output::SharedView;
+use crate::engine::table::{self, ConflictRule, Resolved};
+use crate::error::{Error, Result};
+use crate::outcome::{Outcome, Rows};
+use crate::text::ColumnText;
+use crate::{query, system};
+
+/// Told when a change is durable, with the epoch.
+type Durable = tokio::sync::oneshot::Receiver<std::result::Result<u64, crate::engine::error::EngineError>>;
+
+/// Runs a statement that changes a table; it is durable when this comes back.
+pub(super) async fn change(database: &Database, statement: &Statement) -> Result<Outcome> {
+    let (verb, target, _) = parts(statement)?;
+    database.refuse_read_only(verb)?;
+    let change = Change {
+        catalog: database.shared.catalog(),
+        statement: statement.clone(),
+    };
+    change.table(target, verb)?;
+    // Half of a change is none: the lock is held until it is visible, whoever waits.
+    let (outcome, durable) = database
+        .to_its_end(move |database| async move { change.run(&database).await })
+        .await?;
+    if let Some(durable) = durable {
+        durable.await.map_err(|_| ended())??;
+    }
+    Ok(outcome)
+}
+
+/// The verb of a statement, what it changes, and what it returns.
+fn parts(statement: &Statement) -> Result<(&'static str, &Target, Option<&[SelectItem]>)> {
+    match statement {
+        Statement::Insert(insert) => Ok(("INSERT", &insert.target, insert.returning.as_deref())),
+        Statement::Update(update) => Ok(("UPDATE", &update.target, update.returning.as_deref())),
+        Statement::Delete(delete) => Ok(("DELETE", &delete.target, delete.returning.as_deref())),
+        _ => Err(Error::new("XX000", "the statement changes no table")),
+    }
+}
+
+fn ended() -> Error {
+    Error::new(
+        "57P01",
+        "the table was dropped or the database closed while the statement ran",
+    )
+}
+
+/// A statement and the objects as it sees them.
+struct Change {
+    catalog: Arc<Catalog>,
+    statement: Statement,
+}
+
+impl Change {
+    /// The table that the statement changes.
+    fn table(&self, target: &Target, verb: &str) -> Result<(&Arc<Object>, &TableDef)> {
+        let place = |error: Error| error.at(Some(target.position));
+        let object = self.catalog.resolve(&target.name);
+        let object = object.map_err(|error| place(error.into()))?;
+        let ObjectBody::Table(table) = &object.body else {
+            let noun = object.body.kind().noun();
+            let error = Error::new("42809", format!("cannot change {noun} \"{}\"", object.name));
+            return Err(place(error.with_hint(format!("{verb} takes a table."))));
+        };
+        if table.append_only && verb != "INSERT" {
+            let message = format!("{verb} in table \"{}\" is not supported", object.name);
+            let error = Error::new("0A000", message).with_detail("The table is APPEND ONLY.");
+            return Err(place(error));
+        }
+        Ok((object, table))
+    }
+
+    /// Makes the change visible; what it gives is to be shown when it is durable too.
+    async fn run(&self, database: &Database) -> Result<(Outcome, Option<Durable>)> {
+        let (verb, target, returning) = parts(&self.statement)?;
+        let (object, table) = self.table(target, verb)?;
+        let id = ObjectId(object.id.0);
+        let view = database.shared.engine.view(id);
+        let view = view.ok_or_else(|| {
+            Error::new("55000", format!("table \"{}\" does not run", object.name))
+                .with_hint("SELECT * FROM hw.queries tells why.")
+        })?;
+        let _writer = view.writer.lock().await;
+        let batches = self.read(database, object, table).await?;
+        let resolved = self.resolve(database, &view, batches).await?;
+        let tag = match verb {
+            "INSERT" => format!("INSERT 0 {}", resolved.count),
+            verb => format!("{verb} {}", resolved.count),
+        };
+        let outcome = match returning {
+            Some(items) => {
+                let rows = self.returned(database, (target, items), &resolved.rows).await?;
+                Outcome::rows(tag, rows)
+            }
+            None => Outcome::done(tag),
+        };
+        if resolved.deltas.is_empty() || resolved.count == 0 {
+            return Ok((outcome, None));
+        }
+        let (visible, is_visible) = tokio::sync::oneshot::channel();
+        let (durable, is_durable) = tokio::sync::oneshot::channel();
+        let change = TableChange {
+            deltas: resolved.deltas,
+            read: Arc::clone(&view),
+            visible,
+            durable,
+        };
+        database.shared.engine.change(id, change).await?;
+        is_visible.await.map_err(|_| ended())??;
+        Ok((outcome, Some(is_durable)))
+    }
+
+    /// The rows that the statement inserts, updates (as they are, then as they become) or deletes.
+    async fn read(&self, database: &Database, object: &Object, def: &TableDef) -> Result<Vec<RecordBatch>> {
+        let table = TableRef {
+            name: &object.name,
+            def,
+        };
+        let system = system::Snapshot::take(database, &plan::relations_read_by(&self.statement)).await?;
+        let catalog = &self.catalog;
+        let planned = select::planned(database, catalog, &system, |resolver| match &self.statement {
+            Statement::Update(update) => plan::plan_update(catalog, table, update, resolver),
+            Statement::Delete(delete) => plan::plan_delete(catalog, table, delete, resolver),
+            Statement::Insert(insert) => plan::plan_insert(catalog, table, insert, resolver),
+            _ => unreachable!("only statements that change a table come here"),
+        })?;
+        let runtime = &database.shared.runtime;
+        let (_, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        Ok(batches)
+    }
+
+    /// Checks the rows and makes a change of them.
+    async fn resolve(
+        &self,
+        database: &Database,
+        view: &Arc<SharedView>,
+        batches: Vec<RecordBatch>,
+    ) -> Result<Resolved> {
+        let (verb, target, _) = parts(&self.statement)?;
+        let (object, def) = self.table(target, verb)?;
+        let width = def.columns.len();
+        let new = match verb {
+            "INSERT" => Some(0..width),
+            "UPDATE" => Some(width..2 * width),
+            _ => None,
+        };
+        if let Some(new) = &new {
+            check_not_null(&object.name, def, &batches, new)?;
+        }
+        let rule = ConflictRule {
+            on_conflict: def.on_conflict,
+            version_column: def.version_column,
+        };
+        let reader = view.rows.lock().reader();
+        let (name, verb) = (object.name.clone(), verb.to_owned());
+        // Keys are looked up in the store, which may wait for the disk.
+        let resolved = database.shared.runtime.spawn_blocking(move || {
+            let rows = |columns| table::conformed(&reader, &batches, columns);
+            match verb.as_str() {
+                "INSERT" => table::insert(&reader, rows(0..width)?, rule),
+                "UPDATE" => table::update(&reader, &name, rows(0..width)?, rows(width..2 * width)?),
+                _ => Ok(table::delete(rows(0..width)?)),
+            }
+        });
+        let resolved = resolved
+            .await
+            .map_err(|_| Error::new("XX000", "a background task panicked"))?;
+        Ok(resolved?)
+    }
+
+    /// What RETURNING says of the changed rows.
+    async fn returned(
+        &self,
+        database: &Database,
+        (target, items): (&Target, &[SelectItem]),
+        rows: &RecordBatch,
+    ) -> Result<Rows> {
+        let changed = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]]).map_err(query::translate)?;
+        let changed = provider_as_source(Arc::new(changed));
+        let planned = plan::plan_returning(&self.catalog, target, items, &|schema, name| {
+            (schema.is_none() && name == target.name).then(|| Arc::clone(&changed))
+        })?;
+        let runtime = &database.shared.runtime;
+        let (schema, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        Ok(Rows { schema, batches })
+    }
+}
+
+/// Refuses rows with NULL in a column that takes none; the columns of the table are those at `columns`.
+fn check_not_null(name: &str, def: &TableDef, batches: &[RecordBatch], columns: &Range<usize>) -> Result<()> {
+    for batch in batches {
+        let given = batch.columns().get(columns.clone()).unwrap_or_default();
+        for (column, def_column) in given.iter().zip(&def.columns) {
+            if def_column.nullable || column.null_count() == 0 {
+                continue;
+            }
+            let row = (0..column.len()).find(|row| column.is_null(*row)).unwrap_or(0);
+            let values: Vec<String> = given.iter().map(|column| shown(column, row)).collect();
+            let message = format!(
+                "null value in column \"{}\" of relation \"{name}\" violates not-null constraint",
+                def_column.name
+            );
+            return Err(Error::new("23502", message)
+                .with_detail(format!("Failing row contains ({}).", values.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+fn shown(column: &arrow::array::ArrayRef, row: usize) -> String {
+    let mut text = String::new();
+    match ColumnText::new(column).write(row, &mut text) {
+        true => text,
+        false => "null".to_owned(),
+    }
+}

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_sql::statement::ObjectKind;
 use highwater_storage::{Epoch, ObjectId, Store, progress};
 
 use super::clock::Clock;

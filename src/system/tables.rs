@@ -9,7 +9,6 @@ use arrow::array::{
 use arrow::record_batch::RecordBatch;
 use highwater_connectors::source::Positions;
 use highwater_sql::catalog::{ObjectBody, TableDef};
-use highwater_sql::statement::ObjectKind;
 use highwater_storage::{LaneProgress, progress};
 
 use super::Snapshot;

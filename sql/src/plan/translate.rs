@@ -203,6 +203,13 @@ fn plan_error(message: &str) -> SqlError {
         )
         .with_hint("Aggregate its column, for instance with max().");
     }
+    if message
+        .to_lowercase()
+        .contains("correlated scalar subquery can only be used in")
+    {
+        return SqlError::unsupported("a subquery that reads outer columns in this clause")
+            .with_hint("Move it to the select list or to WHERE.");
+    }
     if let Some(error) = no_overload(message).or_else(|| clauses::clause_error(message)) {
         return error;
     }

@@ -401,6 +401,12 @@ async fn run(shape: &Shape, seed: u64) {
     }
     wait(&database, pushed).await;
     let closed_to = watermark(&all);
+    let failed = rows(
+        &database,
+        "SELECT name, error, detail FROM hw.queries WHERE state = 'FAILED'",
+    )
+    .await;
+    assert!(failed.is_empty(), "seed {seed} of {}: {failed:?}", inlined(shape));
     let found = rows(&database, "SELECT * FROM view").await;
     let expected = batch_answer(shape, &all, closed_to).await;
     assert_eq!(found, expected, "seed {seed} of {}", inlined(shape));

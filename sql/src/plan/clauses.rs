@@ -60,6 +60,10 @@ fn select_list(message: &str) -> Option<SqlError> {
         let error = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
         return Some(SqlError::new(SqlState::InvalidColumnReference, error));
     }
+    if message.starts_with("SELECT DISTINCT ON expressions must match initial ORDER BY") {
+        let error = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+        return Some(SqlError::new(SqlState::InvalidColumnReference, error));
+    }
     let (clause, rest) = match message.strip_prefix("Order by column out of bounds, specified: ") {
         Some(rest) => ("ORDER BY", rest),
         None => (

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
 
 use crate::plan::types::folded;
-use crate::plan::walk::walk_mut;
+use crate::plan::walk::{PartMut, walk_mut};
 
 /// How deep casts and parentheses are looked through for a name.
 const DEPTH_MAX: usize = 64;
@@ -86,7 +86,10 @@ impl OutputNames {
 /// Equal for expressions that DataFusion calls the same: its names leave out casts, types and parentheses.
 fn planned_name(expr: &Expr) -> String {
     let mut expr = expr.clone();
-    let walked = walk_mut(&mut expr, &mut |expr| {
+    let walked = walk_mut(&mut expr, &mut |part| {
+        let PartMut::Expr(expr) = part else {
+            return ControlFlow::Continue(());
+        };
         loop {
             *expr = match expr {
                 Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref().clone(),

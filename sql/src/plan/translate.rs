@@ -194,7 +194,10 @@ fn plan_error(message: &str) -> SqlError {
     if message.contains("must appear in the GROUP BY clause") {
         return grouping_error(message);
     }
-    if message.contains("Correlated scalar subquery must be aggregated") {
+    if message
+        .to_lowercase()
+        .contains("correlated scalar subquery must be aggregated")
+    {
         return SqlError::unsupported(
             "a subquery that reads outer columns, stands for a value and is no aggregate",
         )

@@ -42,13 +42,21 @@ pub(crate) fn walk(ast: &impl Visit, see: &mut dyn FnMut(Part<'_>) -> Flow) -> R
     }
 }
 
-/// Lets `see` change every expression of `ast`, outer ones first.
+/// What a changing walk meets, outer parts before inner ones.
+pub(crate) enum PartMut<'a> {
+    /// A query.
+    Query(&'a mut Query),
+    /// An expression.
+    Expr(&'a mut Expr),
+}
+
+/// Lets `see` change every query and expression of `ast`, outer ones first.
 ///
 /// # Errors
 /// The error with which `see` breaks off.
 pub(crate) fn walk_mut(
     ast: &mut impl VisitMut,
-    see: &mut dyn FnMut(&mut Expr) -> Flow,
+    see: &mut dyn FnMut(PartMut<'_>) -> Flow,
 ) -> Result<(), SqlError> {
     match ast.visit(&mut WalkMut { see }) {
         ControlFlow::Break(error) => Err(*error),
@@ -150,13 +158,17 @@ impl Visitor for Walk<'_> {
 }
 
 struct WalkMut<'f> {
-    see: &'f mut dyn FnMut(&mut Expr) -> Flow,
+    see: &'f mut dyn FnMut(PartMut<'_>) -> Flow,
 }
 
 impl VisitorMut for WalkMut<'_> {
     type Break = Box<SqlError>;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
+        (self.see)(PartMut::Query(query))
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {
-        (self.see)(expr)
+        (self.see)(PartMut::Expr(expr))
     }
 }

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DateTimeField, Expr, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    self, CastKind, DateTimeField, Expr, LimitClause, UnaryOperator, Value, ValueWithSpan, VisitMut,
 };
 
 pub(crate) use self::casts::text_casts;
@@ -24,7 +24,7 @@ use self::interval::{Interval, Unit};
 use crate::plan::place::position_of;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
-use crate::plan::walk::walk_mut;
+use crate::plan::walk::{PartMut, walk_mut};
 use crate::{SqlError, SqlState};
 
 /// Reads the constants of a query or an expression. Intervals are written as DataFusion reads them.
@@ -32,14 +32,39 @@ use crate::{SqlError, SqlState};
 /// # Errors
 /// The first text that is no value of its type, with its place.
 pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
-    walk_mut(ast, &mut |expr| {
-        match literal(expr) {
-            Ok(Some(replaced)) => *expr = replaced,
-            Ok(None) => {}
-            Err(error) => return ControlFlow::Break(Box::new(error)),
+    walk_mut(ast, &mut |part| {
+        match part {
+            PartMut::Query(query) => fetch_as_limit(query),
+            PartMut::Expr(expr) => match literal(expr) {
+                Ok(Some(replaced)) => *expr = replaced,
+                Ok(None) => {}
+                Err(error) => return ControlFlow::Break(Box::new(error)),
+            },
         }
         ControlFlow::Continue(())
     })
+}
+
+/// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, which it means; without a number it means one row.
+fn fetch_as_limit(query: &mut ast::Query) {
+    let is_plain = |fetch: &ast::Fetch| !fetch.with_ties && !fetch.percent;
+    let (offset, limit_by) = match &query.limit_clause {
+        None => (None, Vec::new()),
+        Some(LimitClause::LimitOffset {
+            limit: None,
+            offset,
+            limit_by,
+        }) => (offset.clone(), limit_by.clone()),
+        Some(_) => return,
+    };
+    if let Some(fetch) = query.fetch.take_if(|fetch| is_plain(fetch)) {
+        let one = || Expr::Value(Value::Number("1".to_owned(), false).with_empty_span());
+        query.limit_clause = Some(LimitClause::LimitOffset {
+            limit: Some(fetch.quantity.unwrap_or_else(one)),
+            offset,
+            limit_by,
+        });
+    }
 }
 
 /// Checks one expression that may be a constant; gives what is to stand in its place.

@@ -89,10 +89,6 @@ impl Lowering {
         schema: &DFSchema,
     ) -> Result<AggregateCall, SqlError> {
         let call = Call::of(expr, schema)?;
-        let filter = call
-            .filter
-            .map(|filter| arguments.add(self, filter, schema))
-            .transpose()?;
         let (function, argument) = match call.function {
             Function::Kernel(kernel, argument) => {
                 let argument = argument.map(|argument| arguments.add(self, argument, schema));
@@ -103,10 +99,11 @@ impl Lowering {
                 (AggregateFunction::Collected(Arc::new(collected)), None)
             }
         };
+        let filter = call.filter.map(|filter| arguments.add(self, filter, schema));
         Ok(AggregateCall {
             function,
             argument,
-            filter,
+            filter: filter.transpose()?,
             distinct: call.distinct,
             result_type,
         })

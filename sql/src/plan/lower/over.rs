@@ -39,8 +39,9 @@ struct Group<'a> {
 impl Lowering {
     /// `LIMIT` and `OFFSET`.
     pub(super) fn limit(&mut self, limit: &Limit, depth: usize) -> Result<Relation, SqlError> {
-        let (Ok(SkipType::Literal(skip)), Ok(FetchType::Literal(take))) =
-            (limit.get_skip_type(), limit.get_fetch_type())
+        let (skip, take) = (limit.get_skip_type(), limit.get_fetch_type());
+        let (SkipType::Literal(skip), FetchType::Literal(take)) =
+            (skip.map_err(translate)?, take.map_err(translate)?)
         else {
             return Err(refused("LIMIT or OFFSET that is no constant"));
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, make_comparator};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
 use arrow::compute::kernels::cmp::distinct;
 use arrow::compute::{
@@ -103,13 +103,23 @@ fn differing(old: &[ArrayRef], new: &[ArrayRef], rows: usize) -> Result<Option<B
     }
     let mut differs = BooleanBuffer::new_unset(rows);
     for (old, new) in old.iter().zip(new) {
-        let own = distinct(old, new)?;
-        differs = &differs | own.values();
+        differs = &differs | &differing_values(old, new)?;
         if differs.count_set_bits() == rows {
             return Ok(None);
         }
     }
     Ok(Some(differs))
+}
+
+fn differing_values(old: &ArrayRef, new: &ArrayRef) -> Result<BooleanBuffer, EngineError> {
+    if !old.data_type().is_nested() {
+        return Ok(distinct(old, new)?.values().clone());
+    }
+    // The kernel has no lists.
+    let compare = make_comparator(old, new, SortOptions::default())?;
+    Ok(BooleanBuffer::collect_bool(old.len(), |row| {
+        compare(row, row).is_ne()
+    }))
 }
 
 /// The columns of the output rows of `slots`, in key order and then the aggregates.

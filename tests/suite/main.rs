@@ -4,13 +4,16 @@
     reason = "a test that meets what it did not expect stops"
 )]
 
+mod batch;
 mod docs;
 mod embedding;
 mod failures;
 mod kafka;
+mod nexmark;
 mod oracle;
 mod restart;
 mod slt;
 mod support;
 mod tables;
 mod topics;
+mod tpch;

@@ -8,15 +8,11 @@ use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use datafusion::datasource::{DefaultTableSource, MemTable};
-use datafusion::logical_expr::TableSource;
-use datafusion::prelude::SessionContext;
 use highwater::Database;
 use highwater::connectors::registry::Registry;
-use highwater_sql::statement::Statement;
-use highwater_sql::{catalog::Catalog, parse, plan};
 
-use crate::support::{lines, rows, until};
+use crate::batch::{Random, Relation, answer};
+use crate::support::{rows, until};
 
 const SECOND_US: i64 = 1_000_000;
 const PARTITIONS: i32 = 2;
@@ -256,27 +252,6 @@ const SHAPES: &[Shape] = &[
     shape("SELECT v, v IN (SELECT k FROM s WHERE w = 2 AND f > 1) AS is_key FROM s"),
 ];
 
-/// A small generator (splitmix64, Steele et al. 2014): the same seed gives the same test.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn maybe<T>(&mut self, value: T) -> Option<T> {
-        (self.below(6) > 0).then_some(value)
-    }
-}
-
 fn schema() -> SchemaRef {
     let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
     let columns = [
@@ -303,17 +278,17 @@ fn batch(random: &mut Random, clock_us: &mut i64, count: usize) -> RecordBatch {
         *clock_us += random.below(900_000) as i64;
         let time = *clock_us - random.below(2 * SECOND_US as u64) as i64;
         let key = random.below(7) as i64;
-        k.push(random.maybe(key));
+        k.push(random.mostly(6, key));
         let name = ["a", "b", "", "longer text"][random.below(4) as usize];
-        g.push(random.maybe(name));
+        g.push(random.mostly(6, name));
         let value = random.below(12) as i64 - 4;
-        v.push(random.maybe(value));
+        v.push(random.mostly(6, value));
         let small = random.below(5) as i32;
-        w.push(random.maybe(small));
+        w.push(random.mostly(6, small));
         let float = random.below(8) as f64 / 2.0;
-        f.push(random.maybe(float));
+        f.push(random.mostly(6, float));
         let flag = random.below(2) == 0;
-        b.push(random.maybe(flag));
+        b.push(random.mostly(6, flag));
         at.push(Some(time));
     }
     RecordBatch::try_new(
@@ -331,20 +306,14 @@ fn batch(random: &mut Random, clock_us: &mut i64, count: usize) -> RecordBatch {
     .unwrap()
 }
 
-/// DataFusion's answer over all rows, with our types.
+/// The batch answer over all rows; of windows only those that are closed, where a view has no others.
 async fn batch_answer(shape: &Shape, all: &[RecordBatch], closed_to_us: Option<i64>) -> Vec<String> {
-    let parsed = parse::parse(&inlined(shape)).unwrap();
-    let Statement::Query(query) = &parsed[0].statement else {
-        panic!("a query")
+    let relation = Relation {
+        name: "s",
+        schema: schema(),
+        rows: all.to_vec(),
     };
-    let table: Arc<dyn TableSource> = Arc::new(DefaultTableSource::new(Arc::new(
-        MemTable::try_new(schema(), vec![all.to_vec()]).unwrap(),
-    )));
-    let resolver = |_: Option<&str>, name: &str| (name == "s").then(|| Arc::clone(&table));
-    let planned = plan::plan_select(&Catalog::default(), query, &resolver).unwrap();
-    let context = SessionContext::new();
-    let frame = context.execute_logical_plan(planned.plan).await.unwrap();
-    let mut found = lines(&frame.collect().await.unwrap());
+    let mut found = answer(&inlined(shape), &[relation]).await;
     if shape.closes {
         let end = closed_to_us.map(|us| {
             format!(

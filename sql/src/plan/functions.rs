@@ -8,6 +8,7 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, Volatility, WindowUDF};
 
 use crate::plan::bounds::bounded;
+use crate::plan::to_char::to_char;
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {
@@ -31,10 +32,10 @@ const CLOCK: [&str; 5] = [
 const SYNONYMS: [(&str, &str); 2] = [("ceiling", "ceil"), ("sign", "signum")];
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
-    scalar: bounded(with_synonyms(by_name(
+    scalar: bounded(with_our_own(with_synonyms(by_name(
         SessionStateDefaults::default_scalar_functions(),
         |f| (f.name(), f.aliases()),
-    ))),
+    )))),
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
@@ -78,6 +79,12 @@ fn with_synonyms(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<St
             functions.insert(name.to_owned(), function);
         }
     }
+    functions
+}
+
+/// Functions that DataFusion has with another meaning.
+fn with_our_own(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
+    functions.insert("to_char".to_owned(), Arc::new(to_char()));
     functions
 }
 

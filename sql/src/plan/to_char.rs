@@ -1,0 +1,391 @@
+//! `to_char(time, pattern)` with PostgreSQL's patterns; DataFusion's function of this name has those of `strftime`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, StringBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Date32Type, TimeUnit, TimestampMicrosecondType};
+use datafusion::common::{Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TIMEZONE_WILDCARD, TypeSignature,
+    Volatility,
+};
+
+use crate::SqlError;
+use crate::plan::moment::Moment;
+use crate::plan::translate::external;
+
+/// The function.
+pub(crate) fn to_char() -> ScalarUDF {
+    let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some(TIMEZONE_WILDCARD.into()));
+    let times = [
+        DataType::Date32,
+        DataType::Timestamp(TimeUnit::Microsecond, None),
+        zoned,
+    ];
+    let signatures = times.map(|time| TypeSignature::Exact(vec![time, DataType::Utf8]));
+    ScalarUDF::from(ToChar {
+        signature: Signature::one_of(signatures.into(), Volatility::Immutable),
+    })
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToChar {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for ToChar {
+    fn name(&self) -> &str {
+        "to_char"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let is_constant = args
+            .args
+            .iter()
+            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let texts: ArrayRef = Arc::new(texts(&arrays[0], &arrays[1])?.finish());
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?),
+            false => ColumnarValue::Array(texts),
+        })
+    }
+}
+
+fn texts(times: &ArrayRef, patterns: &ArrayRef) -> PlanResult<StringBuilder> {
+    let moments = moments(times)?;
+    let patterns = patterns.as_string::<i32>();
+    let mut read: Option<(&str, Pattern)> = None;
+    let mut texts = StringBuilder::new();
+    for (moment, pattern) in moments.into_iter().zip(patterns) {
+        let (Some(moment), Some(text)) = (moment, pattern) else {
+            texts.append_null();
+            continue;
+        };
+        let pattern = match read.take() {
+            Some((same, pattern)) if same == text => pattern,
+            _ => Pattern::read(text).map_err(external)?,
+        };
+        texts.append_value(pattern.applied_to(moment));
+        read = Some((text, pattern));
+    }
+    Ok(texts)
+}
+
+fn moments(times: &ArrayRef) -> PlanResult<Vec<Option<Moment>>> {
+    if let Some(days) = times.as_primitive_opt::<Date32Type>() {
+        let at_midnight = |day: Option<i32>| day.map(|day| Moment::new(i64::from(day), 0));
+        return Ok(days.iter().map(at_midnight).collect());
+    }
+    let local = cast(times, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+    let micros = local.as_primitive::<TimestampMicrosecondType>();
+    Ok(micros.iter().map(|at| at.map(Moment::of_micros)).collect())
+}
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
+/// The length that names of months and days are filled up to.
+const NAME_WIDTH: usize = 9;
+
+/// What stands in a pattern, with how it is computed; what another begins with comes after that one.
+const FIELDS: [(&str, Field); 36] = [
+    ("HH24", Field::Number(2, |at| at.hour())),
+    ("HH12", Field::Number(2, |at| (at.hour() + 11) % 12 + 1)),
+    ("HH", Field::Number(2, |at| (at.hour() + 11) % 12 + 1)),
+    ("MI", Field::Number(2, |at| at.second_of_day() / 60 % 60)),
+    ("SSSSS", Field::Number(0, |at| at.second_of_day())),
+    ("SSSS", Field::Number(0, |at| at.second_of_day())),
+    ("SS", Field::Number(2, |at| at.second_of_day() % 60)),
+    ("MS", Field::Number(3, |at| at.micros() / 1000)),
+    ("US", Field::Number(6, |at| at.micros())),
+    ("FF1", Field::Number(1, |at| at.micros() / 100_000)),
+    ("FF2", Field::Number(2, |at| at.micros() / 10_000)),
+    ("FF3", Field::Number(3, |at| at.micros() / 1000)),
+    ("FF4", Field::Number(4, |at| at.micros() / 100)),
+    ("FF5", Field::Number(5, |at| at.micros() / 10)),
+    ("FF6", Field::Number(6, |at| at.micros())),
+    ("A.M.", Field::Half(["A.M.", "P.M."])),
+    ("P.M.", Field::Half(["A.M.", "P.M."])),
+    ("AM", Field::Half(["AM", "PM"])),
+    ("PM", Field::Half(["AM", "PM"])),
+    ("YYYY", Field::Number(4, |at| at.year())),
+    ("YYY", Field::Number(3, |at| at.year() % 1000)),
+    ("YY", Field::Number(2, |at| at.year() % 100)),
+    ("Y", Field::Number(1, |at| at.year() % 10)),
+    ("IYYY", Field::Number(4, |at| at.iso_week().0)),
+    ("IYY", Field::Number(3, |at| at.iso_week().0 % 1000)),
+    ("IY", Field::Number(2, |at| at.iso_week().0 % 100)),
+    ("IDDD", Field::Number(3, |at| at.iso_day_of_year())),
+    ("IW", Field::Number(2, |at| at.iso_week().1)),
+    ("ID", Field::Number(1, |at| at.iso_day())),
+    ("I", Field::Number(1, |at| at.iso_week().0 % 10)),
+    ("DDD", Field::Number(3, |at| at.day_of_year())),
+    ("DD", Field::Number(2, |at| at.day())),
+    ("D", Field::Number(1, |at| at.iso_day() % 7 + 1)),
+    ("MM", Field::Number(2, |at| at.month())),
+    ("WW", Field::Number(2, |at| (at.day_of_year() - 1) / 7 + 1)),
+    ("W", Field::Number(1, |at| (at.day() - 1) / 7 + 1)),
+];
+/// These have no upper and lower case of their own, and no other begins with them.
+const LAST_FIELDS: [(&str, Field); 2] = [
+    ("Q", Field::Number(1, |at| (at.month() - 1) / 3 + 1)),
+    ("J", Field::Number(0, |at| at.julian_day())),
+];
+/// Names, as they are written; another case gives the name in that case.
+const NAMES: [(&str, Field); 4] = [
+    (
+        "Month",
+        Field::Name(&MONTHS, NAME_WIDTH, |at| at.month() as usize - 1),
+    ),
+    ("Mon", Field::Name(&MONTHS, 3, |at| at.month() as usize - 1)),
+    (
+        "Day",
+        Field::Name(&DAYS, NAME_WIDTH, |at| at.iso_day() as usize - 1),
+    ),
+    ("Dy", Field::Name(&DAYS, 3, |at| at.iso_day() as usize - 1)),
+];
+/// What PostgreSQL has beside.
+const UNSUPPORTED: [&str; 13] = [
+    "Y,YYY", "CC", "RM", "TZH", "TZM", "TZ", "OF", "B.C.", "A.D.", "BC", "AD", "FX", "TM",
+];
+
+/// How a field is computed.
+#[derive(Clone, Copy)]
+enum Field {
+    /// A number, filled with zeros up to so many digits.
+    Number(usize, fn(Moment) -> i64),
+    /// Before noon, after noon.
+    Half([&'static str; 2]),
+    /// A name, filled with spaces up to [`NAME_WIDTH`], or its first characters.
+    Name(&'static [&'static str], usize, fn(Moment) -> usize),
+}
+
+/// Whether names are written in capitals, small letters, or as names are.
+#[derive(Clone, Copy, PartialEq)]
+enum Letters {
+    Upper,
+    Lower,
+    Name,
+}
+
+enum Part {
+    Text(char),
+    Field {
+        field: Field,
+        letters: Letters,
+        is_filled: bool,
+    },
+}
+
+struct Pattern(Vec<Part>);
+
+impl Pattern {
+    /// # Errors
+    /// Parts that PostgreSQL has and this function has not.
+    fn read(text: &str) -> Result<Self, SqlError> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(char) = rest.chars().next() {
+            let (is_filled, at) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+                Some(after) => (false, after),
+                None => (true, rest),
+            };
+            if let Some((word, field, letters)) = field_at(at) {
+                refuse_suffix(&at[word.len()..])?;
+                parts.push(Part::Field {
+                    field,
+                    letters,
+                    is_filled,
+                });
+                rest = &at[word.len()..];
+                continue;
+            }
+            if !is_filled {
+                rest = at;
+                continue;
+            }
+            if let Some(word) = UNSUPPORTED.iter().find(|word| begins_with(rest, word).is_some()) {
+                return Err(unsupported(word));
+            }
+            rest = match char {
+                '"' => quoted(&rest[1..], &mut parts),
+                '\\' if rest[1..].starts_with('"') => {
+                    parts.push(Part::Text('"'));
+                    &rest[2..]
+                }
+                _ => {
+                    parts.push(Part::Text(char));
+                    &rest[char.len_utf8()..]
+                }
+            };
+        }
+        Ok(Self(parts))
+    }
+
+    fn applied_to(&self, at: Moment) -> String {
+        let mut text = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(char) => text.push(*char),
+                Part::Field {
+                    field,
+                    letters,
+                    is_filled,
+                } => field.write(at, *letters, *is_filled, &mut text),
+            }
+        }
+        text
+    }
+}
+
+impl Field {
+    fn write(self, at: Moment, letters: Letters, is_filled: bool, text: &mut String) {
+        let in_letters = |name: &str| match letters {
+            Letters::Upper => name.to_uppercase(),
+            Letters::Lower => name.to_lowercase(),
+            Letters::Name => name.to_owned(),
+        };
+        let written = match self {
+            Self::Number(width, number) => {
+                let width = if is_filled { width } else { 0 };
+                write!(text, "{:0width$}", number(at))
+            }
+            Self::Half([morning, afternoon]) => {
+                let name = if at.hour() < 12 { morning } else { afternoon };
+                write!(text, "{}", in_letters(name))
+            }
+            Self::Name(names, length, index) => {
+                let name = names[index(at)];
+                let name = in_letters(&name[..name.len().min(length)]);
+                let width = if is_filled { length } else { 0 };
+                write!(text, "{name:width$}")
+            }
+        };
+        written.expect("a text takes everything");
+    }
+}
+
+/// The field that the text begins with, as it is written there.
+fn field_at(text: &str) -> Option<(&'static str, Field, Letters)> {
+    let name = NAMES.iter().find_map(|(word, field)| {
+        let as_name = text.starts_with(word).then_some(Letters::Name);
+        let letters = as_name.or_else(|| begins_with(text, word))?;
+        Some((*word, *field, letters))
+    });
+    name.or_else(|| {
+        FIELDS.iter().chain(&LAST_FIELDS).find_map(|(word, field)| {
+            let letters = begins_with(text, word)?;
+            Some((*word, *field, letters))
+        })
+    })
+}
+
+/// In which letters the text begins with the word: all capital or all small.
+fn begins_with(text: &str, word: &str) -> Option<Letters> {
+    let start = text.get(..word.len())?;
+    if start == word.to_uppercase() {
+        return Some(Letters::Upper);
+    }
+    (start == word.to_lowercase()).then_some(Letters::Lower)
+}
+
+/// Takes the text up to the next double quote as it is; gives what comes after it.
+fn quoted<'text>(text: &'text str, parts: &mut Vec<Part>) -> &'text str {
+    let mut chars = text.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return &text[at + 1..],
+            '\\' => parts.extend(chars.next().map(|(_, escaped)| Part::Text(escaped))),
+            _ => parts.push(Part::Text(char)),
+        }
+    }
+    ""
+}
+
+fn refuse_suffix(rest: &str) -> Result<(), SqlError> {
+    let suffix = ["TH", "SP"]
+        .into_iter()
+        .find(|word| begins_with(rest, word).is_some());
+    suffix.map_or(Ok(()), |suffix| Err(unsupported(suffix)))
+}
+
+fn unsupported(word: &str) -> SqlError {
+    SqlError::unsupported(format!("\"{word}\" in a pattern of to_char()"))
+        .with_hint("Text that stands for itself is written in double quotes.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(pattern: &str, micros: i64) -> String {
+        Pattern::read(pattern)
+            .unwrap()
+            .applied_to(Moment::of_micros(micros))
+    }
+
+    #[test]
+    fn patterns_give_what_they_give_in_postgres() {
+        // 2024-12-30 15:04:05.678901, a Monday of the first ISO week of 2025.
+        let at = 1_735_571_045_678_901;
+        let cases = [
+            ("YYYY-MM-DD HH24:MI:SS.US", "2024-12-30 15:04:05.678901"),
+            ("yyyy-mm-dd hh:mi:ss pm", "2024-12-30 03:04:05 pm"),
+            ("YYY YY Y MS FF2 SSSS", "024 24 4 678 67 54245"),
+            ("IYYY IYY IY I IW ID IDDD", "2025 025 25 5 01 1 001"),
+            ("DDD D WW W Q J", "365 2 53 5 4 2460675"),
+            (
+                "[Month] [FMMonth] [MONTH] [mon] [Dy] [day]",
+                "[December ] [December] [DECEMBER ] [dec] [Mon] [monday   ]",
+            ),
+            ("FMHH12 FMMI FMDDD A.M.", "3 4 365 P.M."),
+            ("\"Week of\" IW \\\" \"a\\\"b\" é", "Week of 01 \" a\"b é"),
+        ];
+        for (pattern, expected) in cases {
+            assert_eq!(shown(pattern, at), expected, "{pattern}");
+        }
+        assert_eq!(
+            shown("YYYY-MM-DD HH12:MI:SS.MS AM", -1),
+            "1969-12-31 11:59:59.999 PM"
+        );
+        assert_eq!(shown("HH12 HH24", 0), "12 00");
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for pattern in ["HH24 TZ", "DDth", "tm", "Y,YYY", "of"] {
+            assert!(Pattern::read(pattern).is_err(), "{pattern}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+-- Pass through.
+SELECT auction, bidder, price, date_time FROM bid

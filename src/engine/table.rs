@@ -14,6 +14,7 @@ use highwater_sql::statement::OnConflict;
 
 use super::delta::Delta;
 use super::error::EngineError;
+use super::operators::state::values::plain_floats;
 use super::view::ViewReader;
 
 /// What becomes of rows whose key is there already.
@@ -249,7 +250,7 @@ fn weighted(rows: RecordBatch, weight: i64) -> Option<Delta> {
     (rows.num_rows() > 0).then(|| Delta::weighted(rows, ScalarBuffer::from(weights)))
 }
 
-/// The rows of a query as one batch with the columns of the table.
+/// The rows of a query as one batch with the columns of the table, floats as they are stored.
 ///
 /// # Errors
 /// Columns of other types (internal).
@@ -271,7 +272,7 @@ pub(crate) fn conformed(
         let cast = of_table
             .iter()
             .zip(&fields)
-            .map(|(column, wanted)| Ok(arrow::compute::cast(column, wanted)?));
+            .map(|(column, wanted)| Ok(plain_floats(&arrow::compute::cast(column, wanted)?)));
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let cast = cast.collect::<Result<Vec<_>, EngineError>>()?;
         parts.push(RecordBatch::try_new_with_options(

@@ -26,7 +26,7 @@ use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, subquery};
+use crate::plan::{distinct_on, literals, postgres, refuse, subquery};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -42,6 +42,7 @@ pub(crate) struct Bound {
 /// Whatever is wrong with the query, with its place.
 pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlError> {
     check_depth(query)?;
+    refuse::refuse_misread(query)?;
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
     literals::typed(&mut query)?;

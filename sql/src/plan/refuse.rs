@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, TableWithJoins,
+    TableFactor, TableWithJoins, Visit,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -19,17 +19,74 @@ use crate::plan::walk::{Flow, Part, walk};
 pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
     walk(query, &mut |part| match part {
         Part::Query(query) => query_clauses(query),
-        Part::Select(select) => {
-            select_clauses(select)?;
-            select.from.iter().try_for_each(joins)
-        }
+        Part::Select(select) => select_clauses(select),
         Part::TableFactor(factor) => table_factor(factor),
         Part::QueryEnd | Part::Relation(_) | Part::Expr(_) | Part::ExprEnd => ControlFlow::Continue(()),
     })
 }
 
+/// Refuses what no query can have, be it streaming or read once: its meaning would be another one than PostgreSQL's.
+///
+/// # Errors
+/// FeatureNotSupported, which names the construct and its place.
+pub(crate) fn refuse_misread(ast: &impl Visit) -> Result<(), SqlError> {
+    walk(ast, &mut |part| match part {
+        Part::Query(query) => counting_set_operation(&query.body),
+        Part::Select(select) => select.from.iter().try_for_each(joins),
+        Part::TableFactor(TableFactor::NestedJoin { table_with_joins, .. }) => joins(table_with_joins),
+        _ => ControlFlow::Continue(()),
+    })
+}
+
+/// The set operations that count equal rows are not there.
+fn counting_set_operation(body: &SetExpr) -> Flow {
+    let mut open = vec![body];
+    while let Some(SetExpr::SetOperation {
+        op,
+        left,
+        right,
+        set_quantifier,
+    }) = open.pop()
+    {
+        if matches!(set_quantifier, SetQuantifier::All) && !matches!(op, SetOperator::Union) {
+            return unsupported(&format!("{op} ALL"), right.span());
+        }
+        // Other bodies end the loop only when nothing is left to look at.
+        open.extend(
+            [right.as_ref(), left.as_ref()]
+                .into_iter()
+                .filter(|own| matches!(own, SetExpr::SetOperation { .. })),
+        );
+    }
+    ControlFlow::Continue(())
+}
+
+/// USING and NATURAL of outer joins: the common column is the value of whichever side has one.
+fn joins(table: &TableWithJoins) -> Flow {
+    for join in &table.joins {
+        let (what, on) = match &join.join_operator {
+            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => ("LEFT JOIN", on),
+            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => ("RIGHT JOIN", on),
+            JoinOperator::FullOuter(on) => ("FULL JOIN", on),
+            JoinOperator::AsOf { .. } => return unsupported("ASOF JOIN", join.relation.span()),
+            _ => continue,
+        };
+        let clause = match on {
+            JoinConstraint::Using(_) => format!("{what} with USING"),
+            JoinConstraint::Natural => format!("NATURAL {what}"),
+            _ => continue,
+        };
+        return unsupported(&clause, join.relation.span());
+    }
+    ControlFlow::Continue(())
+}
+
 fn refused(what: &str, span: Span) -> Flow {
-    let error = SqlError::unsupported(format!("{what} in a streaming query"));
+    unsupported(&format!("{what} in a streaming query"), span)
+}
+
+fn unsupported(what: &str, span: Span) -> Flow {
+    let error = SqlError::unsupported(what);
     ControlFlow::Break(Box::new(match position_of(span) {
         Some(position) => error.at(position),
         None => error,
@@ -63,22 +120,13 @@ fn table_factor(factor: &TableFactor) -> Flow {
     }
 }
 
-/// The set operations that count equal rows are not there. Nested ones are visited iteratively on the left.
+/// What stands in set operations. Nested ones are visited iteratively on the left.
 fn set_expression(body: &SetExpr) -> Flow {
     let mut left = body;
     while let SetExpr::SetOperation {
-        op,
-        left: inner,
-        right,
-        set_quantifier,
+        left: inner, right, ..
     } = left
     {
-        let counts = matches!(set_quantifier, SetQuantifier::All);
-        match op {
-            SetOperator::Intersect if counts => return refused("INTERSECT ALL", right.span()),
-            SetOperator::Except | SetOperator::Minus if counts => return refused("EXCEPT ALL", right.span()),
-            SetOperator::Union | SetOperator::Intersect | SetOperator::Except | SetOperator::Minus => {}
-        }
         if !matches!(right.as_ref(), SetExpr::SetOperation { .. }) {
             plain_body(right)?;
         }
@@ -108,23 +156,4 @@ fn select_clauses(select: &Select) -> Flow {
         GroupByExpr::Expressions(..) => refused("GROUP BY … WITH", select.group_by.span()),
         GroupByExpr::All(_) => refused("GROUP BY ALL", select.group_by.span()),
     }
-}
-
-fn joins(table: &TableWithJoins) -> Flow {
-    for join in &table.joins {
-        let is_outer = match &join.join_operator {
-            JoinOperator::AsOf { .. } => return refused("ASOF JOIN", join.relation.span()),
-            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => Some(("LEFT JOIN", on)),
-            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => Some(("RIGHT JOIN", on)),
-            JoinOperator::FullOuter(on) => Some(("FULL JOIN", on)),
-            _ => None,
-        };
-        let clause = match is_outer {
-            Some((what, JoinConstraint::Using(_))) => format!("{what} with USING"),
-            Some((what, JoinConstraint::Natural)) => format!("NATURAL {what}"),
-            _ => continue,
-        };
-        return refused(&clause, join.relation.span());
-    }
-    ControlFlow::Continue(())
 }

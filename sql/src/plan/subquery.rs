@@ -24,8 +24,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, Extension, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, UserDefinedLogicalNodeCore,
-    lit, not, when,
+    Expr, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    UserDefinedLogicalNodeCore, lit, not, when,
 };
 
 use crate::SqlError;
@@ -308,7 +308,7 @@ fn counted_rows(own: Exists) -> PlanResult<Expr> {
 /// The subquery, under a check that it has one row at most where that is not known.
 fn single_row(own: Subquery) -> PlanResult<Subquery> {
     let plan = own.subquery.as_ref();
-    if !own.outer_ref_columns.is_empty() || plan.max_rows().is_some_and(|rows| rows <= 1) {
+    if !own.outer_ref_columns.is_empty() || has_one_row(plan) {
         return Ok(own);
     }
     let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
@@ -320,6 +320,25 @@ fn single_row(own: Subquery) -> PlanResult<Subquery> {
         subquery: Arc::new(checked),
         ..own
     })
+}
+
+/// Whether a plan gives one row at most, whatever it reads.
+fn has_one_row(plan: &LogicalPlan) -> bool {
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::Sort(sort) => &sort.input,
+            LogicalPlan::Aggregate(aggregate) => return aggregate.group_expr.is_empty(),
+            LogicalPlan::EmptyRelation(_) => return true,
+            LogicalPlan::Limit(limit) => {
+                return matches!(limit.get_fetch_type(), Ok(FetchType::Literal(Some(0 | 1))));
+            }
+            _ => return false,
+        };
+    }
 }
 
 /// The rows of its input, of which there is one at most.

@@ -153,6 +153,18 @@ fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(),
             .with_hint("Say ON CONFLICT DO NOTHING, or leave out APPEND ONLY.")
             .at(place));
     }
+    if let Some((OnConflict::UpdateIfNotNull, position)) = statement.on_conflict
+        && statement
+            .columns
+            .iter()
+            .any(|column| matches!(column.filled, Filled::Generated(_)))
+    {
+        return Err(SqlError::unsupported(
+            "ON CONFLICT DO UPDATE IF NOT NULL on a table with generated columns",
+        )
+        .with_detail("A generated column would be computed from a row that is not stored.")
+        .at(position));
+    }
     match &statement.version_column {
         Some((_, position)) if on_conflict == Some(OnConflict::Nothing) => {
             Err(wrong("WITH VERSION COLUMN has no effect with ON CONFLICT DO NOTHING").at(*position))

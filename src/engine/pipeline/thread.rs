@@ -26,8 +26,15 @@ pub(super) struct PipelineThread {
     queries: Vec<Query>,
     steps: u64,
     checkpoint_at: Instant,
-    waiting: Vec<Reply<Result<u64, EngineError>>>,
+    waiting: Vec<Waiting>,
     in_flight: Arc<InFlight>,
+}
+
+/// Who waits for the next checkpoint.
+struct Waiting {
+    /// The table whose change it has made.
+    table: Option<ObjectId>,
+    reply: Reply<Result<u64, EngineError>>,
 }
 
 impl PipelineThread {
@@ -136,8 +143,13 @@ impl PipelineThread {
     /// Tells the statements whose changes the step has made visible; those that wait for them to be durable wait for the
     /// next checkpoint, which has the step.
     fn acknowledge(&mut self) {
-        let tables = self.queries.iter_mut().filter_map(|query| query.table.as_mut());
-        self.waiting.extend(tables.filter_map(TableInput::publish));
+        for query in &mut self.queries {
+            let durable = query.table.as_mut().and_then(TableInput::publish);
+            self.waiting.extend(durable.map(|reply| Waiting {
+                table: Some(query.spec.id),
+                reply,
+            }));
+        }
     }
 
     /// Hands a change to its table.
@@ -237,7 +249,7 @@ impl PipelineThread {
         if let Some(error) = self.in_flight.take_failure() {
             waiting
                 .into_iter()
-                .for_each(|reply| drop(reply.send(Err(error.clone()))));
+                .for_each(|own| drop(own.reply.send(Err(error.clone()))));
             self.queries
                 .iter_mut()
                 .for_each(|query| fail(query, error.clone()));
@@ -254,6 +266,7 @@ impl PipelineThread {
             .filter_map(|query| checkpoint_of(query, &failed))
             .collect();
         self.in_flight.begin(started.elapsed());
+        let waiting = self.still_waiting(waiting);
         let job = CheckpointJob {
             queries,
             waiting,
@@ -261,6 +274,24 @@ impl PipelineThread {
         };
         self.options.checkpointer.submit(job);
         Ok(())
+    }
+
+    /// Those whose changes the coming checkpoint has. Of a table that has failed meanwhile nothing is written.
+    fn still_waiting(&self, waiting: Vec<Waiting>) -> Vec<Reply<Result<u64, EngineError>>> {
+        let failure = |table: ObjectId| {
+            let query = self.queries.iter().find(|query| query.spec.id == table)?;
+            let error = query.failure.as_ref()?;
+            Some(failed_table(&query.spec.name, error))
+        };
+        let mut still = Vec::with_capacity(waiting.len());
+        for own in waiting {
+            match own.table.and_then(failure) {
+                // Who does not wait any more needs no answer.
+                Some(error) => drop(own.reply.send(Err(error))),
+                None => still.push(own.reply),
+            }
+        }
+        still
     }
 
     /// False when the pipeline is released.
@@ -276,7 +307,7 @@ impl PipelineThread {
                 }
                 Ok(Command::Change(table, change)) => self.change(table, change),
                 Ok(Command::Barrier(reply)) => drop(reply.send(())),
-                Ok(Command::Checkpoint(reply)) => self.waiting.push(reply),
+                Ok(Command::Checkpoint(reply)) => self.waiting.push(Waiting { table: None, reply }),
                 Ok(Command::Status(reply)) => {
                     let _ = reply.send(self.status());
                 }
@@ -339,8 +370,10 @@ impl PipelineThread {
             outcome = outcome.and(self.checkpoint_now());
         }
         self.in_flight.wait();
-        for reply in self.waiting.drain(..) {
-            let _ = reply.send(Err(EngineError::new("57P01", "the pipeline has ended")));
+        for own in self.waiting.drain(..) {
+            let _ = own
+                .reply
+                .send(Err(EngineError::new("57P01", "the pipeline has ended")));
         }
         Released {
             queries: std::mem::take(&mut self.queries),

@@ -9,6 +9,9 @@ use super::{has_subquery, parse_query};
 use crate::statement::Target;
 use crate::{SqlError, SqlState};
 
+/// Rows of VALUES among which one has a subquery: each becomes a query of its own.
+const ROWS_WITH_SUBQUERIES_MAX: usize = 64;
+
 /// A name in double quotes.
 pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -83,6 +86,12 @@ pub(super) fn select_alone(items: Vec<SelectItem>) -> Result<ast::Query, SqlErro
 /// `VALUES rows`; as a UNION ALL of SELECTs where there are subqueries in the rows, which VALUES cannot have.
 pub(super) fn values_of(rows: Vec<Vec<Expr>>) -> Result<ast::Query, SqlError> {
     if rows.iter().any(has_subquery) {
+        if rows.len() > ROWS_WITH_SUBQUERIES_MAX {
+            let message =
+                format!("INSERT takes at most {ROWS_WITH_SUBQUERIES_MAX} rows where one has a subquery");
+            return Err(SqlError::new(SqlState::StatementTooComplex, message)
+                .with_hint("Insert the rows with subqueries by a statement of their own."));
+        }
         return union_of(rows);
     }
     let mut query = *parse_query("VALUES (1)")?;

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::{AggregateFunction as LogicalCall, Cast, NullTreatment};
+use datafusion::logical_expr::expr::{
+    AggregateFunction as LogicalCall, Cast, NullTreatment, Sort as SortExpr,
+};
 use datafusion::logical_expr::{Aggregate as LogicalAggregate, Expr, ExprSchemable};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
 use super::arguments::Arguments;
 use super::{Facts, Lowering, Relation, refused, type_text};
@@ -305,8 +308,30 @@ fn collected(
             nulls_first: key.nulls_first,
         });
     }
+    let is_argument = |key: &SortExpr| call.params.args.contains(&key.expr);
+    if call.params.distinct && !call.params.order_by.iter().all(is_argument) {
+        return Err(SqlError::new(
+            SqlState::InvalidColumnReference,
+            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+        ));
+    }
+    // The direction in which fractions count.
+    let within_group = match (
+        call.func.supports_within_group_clause(),
+        call.params.order_by.first(),
+    ) {
+        (true, Some(key)) => vec![PhysicalSortExpr {
+            expr: Arc::clone(&physical[0]),
+            options: SortOptions {
+                descending: !key.asc,
+                nulls_first: key.nulls_first,
+            },
+        }],
+        _ => Vec::new(),
+    };
     let builder = AggregateExprBuilder::new(Arc::clone(&call.func), physical)
         .schema(Arc::new(Schema::new(fields)))
+        .order_by(within_group)
         .alias(name);
     let builder = match call.params.null_treatment {
         Some(NullTreatment::IgnoreNulls) => builder.ignore_nulls(),

@@ -216,7 +216,7 @@ impl Lowering {
             key: join_key(&join, left, right),
             event_time: None,
             fingerprint: format!(
-                "join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}, interval {:?}: {}",
+                "join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}, interval {:?}: {}; of {} and {}",
                 join.kind,
                 keys.collect::<Vec<_>>().join(", "),
                 join.condition
@@ -226,7 +226,9 @@ impl Lowering {
                 join.right_output,
                 join.closing,
                 join.interval,
-                types_of(&schema)
+                types_of(&schema),
+                types_of(&left.schema),
+                types_of(&right.schema)
             ),
             inputs: inputs.to_vec(),
             schema,
@@ -260,9 +262,16 @@ impl Lowering {
             if closing.is_none_or(|best| add_us < best.add_us) {
                 closing = Some(JoinClosing { key: at, add_us });
             }
+            // A side that is filled up with NULLs has no time to close by.
+            let (left_is_filled, right_is_filled) = (
+                join.kind == JoinKind::Full,
+                matches!(join.kind, JoinKind::Left | JoinKind::Full),
+            );
             let left_place = join.left_output.iter().position(|column| *column == key.left);
+            let left_place = left_place.filter(|_| !left_is_filled);
             facts.closing.extend(left_place.map(|place| (place, add_us)));
             let right_place = join.right_output.iter().position(|column| *column == key.right);
+            let right_place = right_place.filter(|_| !right_is_filled);
             let width = join.left_output.len();
             facts
                 .closing

@@ -223,7 +223,11 @@ impl Lowering {
                 node.key.clone()
             },
             event_time,
-            fingerprint: fingerprint_of(&over, &node.schema, &schema),
+            fingerprint: format!(
+                "{}, append-only {}",
+                fingerprint_of(&over, &node.schema, &schema),
+                node.append_only
+            ),
             schema,
             op: StreamOp::Over(over),
         };

@@ -24,6 +24,7 @@ use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::{Multiset, Ordered};
 use crate::engine::operators::state::order;
 use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::values::plain_floats;
 
 type Value = Arc<[u8]>;
 
@@ -131,7 +132,7 @@ pub(super) fn values_of(call: &Collected, batch: &RecordBatch) -> Result<BinaryA
     let columns: Vec<ArrayRef> = call
         .arguments
         .iter()
-        .map(|column| Arc::clone(batch.column(*column)))
+        .map(|column| plain_floats(batch.column(*column)))
         .collect();
     let places: Vec<ArrayRef> = call
         .order

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::{DataType, Float32Type, Float64Type, TimestampMicrosecondType};
+use arrow::datatypes::TimestampMicrosecondType;
 
 use super::layout::{Layout, Side};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::key::KeyBatch;
-use crate::engine::operators::state::{arrangement, hash};
+use crate::engine::operators::state::{arrangement, hash, values};
 use crate::engine::operators::stateless;
 
 /// Rows ready to be joined.
@@ -46,7 +46,7 @@ impl Prepared {
         let own = &layout.sides[side];
         let in_time = match (own.times.late, closed_to) {
             (Some((column, add_us)), Some(closed_to)) => {
-                in_time(delta, column, closed_to.saturating_sub(add_us))?
+                stateless::in_time(delta, column, closed_to.saturating_sub(add_us))?
             }
             _ => None,
         };
@@ -88,18 +88,6 @@ impl Prepared {
     }
 }
 
-/// The rows whose time is after `last_late`; `None` if that is all of them.
-fn in_time(delta: &Delta, column: usize, last_late: i64) -> Result<Option<Delta>, EngineError> {
-    let column = times(delta, column)?;
-    let values = column.values();
-    if values.iter().all(|time| *time > last_late) {
-        return Ok(None);
-    }
-    let in_time = |row: usize| values[row] > last_late || column.is_null(row);
-    let mask = stateless::mask(delta.num_rows(), in_time);
-    stateless::keep(&mask, delta).map(Some)
-}
-
 fn times(delta: &Delta, column: usize) -> Result<&PrimitiveArray<TimestampMicrosecondType>, EngineError> {
     let column = delta.batch.column(column).as_primitive_opt();
     column.ok_or_else(|| EngineError::internal("a join closes by a column that is no time"))
@@ -110,7 +98,7 @@ fn encode(side: &Side, delta: &Delta) -> Result<(Vec<u8>, Vec<usize>), EngineErr
     let columns: Vec<ArrayRef> = side
         .stored
         .iter()
-        .map(|column| plain_floats(delta.batch.column(*column)))
+        .map(|column| values::plain_floats(delta.batch.column(*column)))
         .collect();
     let encoder = side.codec.encoder(&columns)?;
     let rows = delta.num_rows();
@@ -130,25 +118,6 @@ fn encode(side: &Side, delta: &Delta) -> Result<(Vec<u8>, Vec<usize>), EngineErr
         ends.push(bytes.len());
     }
     Ok((bytes, ends))
-}
-
-/// The column with one zero and one NaN, as PostgreSQL compares floats: a row is found again however its zero is written.
-fn plain_floats(column: &ArrayRef) -> ArrayRef {
-    fn mapped<T: ArrowPrimitiveType>(column: &ArrayRef, map: impl Fn(T::Native) -> T::Native) -> ArrayRef {
-        let mapped: PrimitiveArray<T> = column.as_primitive::<T>().unary(map);
-        Arc::new(mapped)
-    }
-    match column.data_type() {
-        DataType::Float32 => mapped::<Float32Type>(column, |value| match value {
-            _ if value.is_nan() => f32::NAN,
-            _ => value + 0.0,
-        }),
-        DataType::Float64 => mapped::<Float64Type>(column, |value| match value {
-            _ if value.is_nan() => f64::NAN,
-            _ => value + 0.0,
-        }),
-        _ => Arc::clone(column),
-    }
 }
 
 /// Rows by shard without those that match nothing because of a NULL in their key; and those, if the side shows them.

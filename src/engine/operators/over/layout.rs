@@ -15,6 +15,7 @@ use crate::engine::error::EngineError;
 use crate::engine::operators::state::hash;
 use crate::engine::operators::state::key::{KeyBatch, KeyLayout};
 use crate::engine::operators::state::order;
+use crate::engine::operators::state::values::plain_floats;
 use crate::engine::operators::stateless;
 
 /// What all shards know.
@@ -165,10 +166,11 @@ impl Prepared {
                 .collect()
         };
         let keys = layout.key.batch(&pick(&layout.key_columns))?;
-        let (places, columns) = (pick(&layout.order.columns), delta.batch.columns());
+        let places = pick(&layout.order.columns);
+        let columns: Vec<ArrayRef> = delta.batch.columns().iter().map(plain_floats).collect();
         let (place, row_encoder) = (
             layout.order.places.encoder(&places)?,
-            layout.rows.encoder(columns)?,
+            layout.rows.encoder(&columns)?,
         );
         let rows = delta.num_rows();
         let (mut bytes, mut ends) = (Vec::with_capacity(rows * 32), Vec::with_capacity(rows));

@@ -241,6 +241,25 @@ pub(crate) fn column_of_bytes(
     }
 }
 
+/// The column with one zero and one NaN, as PostgreSQL compares floats: a row is found again however its zero is written.
+pub(crate) fn plain_floats(column: &ArrayRef) -> ArrayRef {
+    fn mapped<T: ArrowPrimitiveType>(column: &ArrayRef, map: impl Fn(T::Native) -> T::Native) -> ArrayRef {
+        let mapped: PrimitiveArray<T> = column.as_primitive::<T>().unary(map);
+        Arc::new(mapped)
+    }
+    match column.data_type() {
+        DataType::Float32 => mapped::<Float32Type>(column, |value| match value {
+            _ if value.is_nan() => f32::NAN,
+            _ => value + 0.0,
+        }),
+        DataType::Float64 => mapped::<Float64Type>(column, |value| match value {
+            _ if value.is_nan() => f64::NAN,
+            _ => value + 0.0,
+        }),
+        _ => Arc::clone(column),
+    }
+}
+
 /// Nulls from a validity per row; `None` if all are valid.
 pub(crate) fn nulls_of(rows: usize, is_valid: impl FnMut(usize) -> bool) -> Option<NullBuffer> {
     Some(NullBuffer::new(BooleanBuffer::collect_bool(rows, is_valid))).filter(|nulls| nulls.null_count() > 0)

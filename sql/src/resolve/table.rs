@@ -144,10 +144,14 @@ fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(),
     if statement.append_only && on_conflict != Some(OnConflict::Nothing) {
         let error = wrong("a table with APPEND ONLY and a primary key needs ON CONFLICT DO NOTHING")
             .with_detail("A row that replaces another one is no row that is appended.");
-        return Err(match statement.on_conflict {
-            Some((_, position)) => error.at(position),
-            None => error.with_hint("Add ON CONFLICT DO NOTHING, or leave out APPEND ONLY."),
-        });
+        let place = match (statement.on_conflict, statement.primary_key.first()) {
+            (Some((_, position)), _) => position,
+            (None, Some((_, position))) => *position,
+            (None, None) => 0,
+        };
+        return Err(error
+            .with_hint("Say ON CONFLICT DO NOTHING, or leave out APPEND ONLY.")
+            .at(place));
     }
     match &statement.version_column {
         Some((_, position)) if on_conflict == Some(OnConflict::Nothing) => {

@@ -152,7 +152,6 @@ fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(),
         return Err(error
             .with_hint("Say ON CONFLICT DO NOTHING, or leave out APPEND ONLY.")
             .at(place));
-<<<<<<< HEAD
     }
     if let Some((OnConflict::UpdateIfNotNull, position)) = statement.on_conflict
         && statement
@@ -165,8 +164,6 @@ fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(),
         )
         .with_detail("A generated column would be computed from a row that is not stored.")
         .at(position));
-=======
->>>>>>> tables
     }
     match &statement.version_column {
         Some((_, position)) if on_conflict == Some(OnConflict::Nothing) => {

@@ -22,11 +22,7 @@ fn what_streaming_queries_lack_is_refused_by_name_and_place() {
         ),
     ] {
         let (message, at) = message_at(text);
-        assert_eq!(
-            message,
-            format!("{what} is not supported"),
-            "{text}"
-        );
+        assert_eq!(message, format!("{what} is not supported"), "{text}");
         assert!(at.starts_with(place), "{text}: {at}");
     }
 }

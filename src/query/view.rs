@@ -13,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::scalar::ScalarValue;
+use parking_lot::Mutex;
 
 use crate::engine::view::ViewReader;
 
@@ -22,7 +23,7 @@ const QUEUED_BATCHES: usize = 2;
 /// A view as of one step. Only wanted columns are decoded; a filter that gives the whole key reads one row.
 #[derive(Debug)]
 pub(crate) struct ViewProvider {
-    reader: ViewReader,
+    reader: Mutex<ViewReader>,
 }
 
 /// What a scan reads.
@@ -39,12 +40,24 @@ struct ViewScanPartition {
 impl ViewProvider {
     /// For what `reader` reads.
     pub(crate) fn new(reader: ViewReader) -> Self {
-        Self { reader }
+        Self {
+            reader: Mutex::new(reader),
+        }
+    }
+
+    /// Reads as of another step from now on.
+    pub(crate) fn renew(&self, reader: ViewReader) {
+        *self.reader.lock() = reader;
+    }
+
+    fn reader(&self) -> ViewReader {
+        self.reader.lock().clone()
     }
 
     /// The key that `filters` give, if they give a value for each of its columns.
     pub(super) fn key(&self, filters: &[Expr]) -> Result<Option<Vec<ArrayRef>>> {
-        let Some(columns) = self.reader.key() else {
+        let reader = self.reader();
+        let Some(columns) = reader.key() else {
             return Ok(None);
         };
         let values = columns.iter().map(|column| {
@@ -71,8 +84,9 @@ impl ViewProvider {
             | (Expr::Literal(value, _), Expr::Column(column)) => (column, value),
             _ => return None,
         };
-        let (index, field) = self.reader.schema().column_with_name(&column.name)?;
-        let is_key = self.reader.key()?.contains(&index);
+        let reader = self.reader();
+        let (index, field) = reader.schema().column_with_name(&column.name)?;
+        let is_key = reader.key()?.contains(&index);
         (is_key && !value.is_null() && value.data_type() == *field.data_type()).then_some((index, value))
     }
 
@@ -83,11 +97,11 @@ impl ViewProvider {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = match projection {
-            Some(columns) => Arc::new(self.reader.schema().project(columns)?),
-            None => Arc::clone(self.reader.schema()),
+            Some(columns) => Arc::new(self.reader().schema().project(columns)?),
+            None => Arc::clone(self.reader().schema()),
         };
         let partition = ViewScanPartition {
-            reader: self.reader.clone(),
+            reader: self.reader(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
             key: self.key(filters)?,
@@ -99,7 +113,7 @@ impl ViewProvider {
 
 impl TableProvider for ViewProvider {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(self.reader.schema())
+        Arc::clone(self.reader().schema())
     }
 
     fn table_type(&self) -> TableType {

@@ -34,38 +34,47 @@ pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Ou
     Ok(Outcome::rows(format!("SELECT {count}"), Rows { schema, batches }))
 }
 
-/// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps: none is
-/// published while the plan takes its readers.
+/// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps, after the
+/// planning: no step waits for that.
 pub(super) fn planned(
     database: &Database,
     catalog: &Catalog,
     system: &system::Snapshot,
     plan: impl FnOnce(Resolver<'_>) -> std::result::Result<PlannedSelect, SqlError>,
 ) -> Result<PlannedSelect> {
-    let still = database.shared.engine.parts().publish.read();
-    let readers = RefCell::new(HashMap::<String, Arc<dyn TableProvider>>::new());
+    let views = RefCell::new(HashMap::<String, Arc<ViewProvider>>::new());
     let failure = RefCell::new(None);
     let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
-        let provider = match schema {
+        let provider: Arc<dyn TableProvider> = match schema {
             Some(system::SCHEMA) => system.table(name)?,
             None | Some("public") => {
-                if let Some(known) = readers.borrow().get(name) {
-                    return Some(Arc::new(DefaultTableSource::new(Arc::clone(known))));
+                let known = views.borrow().get(name).cloned();
+                match known {
+                    Some(known) => known,
+                    None => {
+                        let reader = reader(database, catalog, name)
+                            .map_err(|error| *failure.borrow_mut() = Some(error))
+                            .ok()??;
+                        let view = Arc::new(ViewProvider::new(reader));
+                        views.borrow_mut().insert(name.to_owned(), Arc::clone(&view));
+                        view
+                    }
                 }
-                let reader = reader(database, catalog, name)
-                    .map_err(|error| *failure.borrow_mut() = Some(error))
-                    .ok()??;
-                let provider: Arc<dyn TableProvider> = Arc::new(ViewProvider::new(reader));
-                readers
-                    .borrow_mut()
-                    .insert(name.to_owned(), Arc::clone(&provider));
-                provider
             }
             Some(_) => return None,
         };
         Some(Arc::new(DefaultTableSource::new(provider)))
     };
     let planned = plan(&resolver);
+    let still = database.shared.engine.parts().publish.read();
+    for (name, view) in views.borrow().iter() {
+        let object = catalog.get(name);
+        // One that was dropped meanwhile is read as it was.
+        let running = object.and_then(|object| database.shared.engine.view(ObjectId(object.id.0)));
+        if let Some(running) = running {
+            view.renew(running.rows.lock().reader());
+        }
+    }
     drop(still);
     if let Some(error) = failure.into_inner() {
         return Err(error);

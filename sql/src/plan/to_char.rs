@@ -127,14 +127,14 @@ const FIELDS: [(&str, Field); 36] = [
     ("SSSSS", Field::Number(0, |at| at.second_of_day())),
     ("SSSS", Field::Number(0, |at| at.second_of_day())),
     ("SS", Field::Number(2, |at| at.second_of_day() % 60)),
-    ("MS", Field::Number(3, |at| at.micros() / 1000)),
-    ("US", Field::Number(6, |at| at.micros())),
-    ("FF1", Field::Number(1, |at| at.micros() / 100_000)),
-    ("FF2", Field::Number(2, |at| at.micros() / 10_000)),
-    ("FF3", Field::Number(3, |at| at.micros() / 1000)),
-    ("FF4", Field::Number(4, |at| at.micros() / 100)),
-    ("FF5", Field::Number(5, |at| at.micros() / 10)),
-    ("FF6", Field::Number(6, |at| at.micros())),
+    ("MS", Field::Fraction(3, |at| at.micros() / 1000)),
+    ("US", Field::Fraction(6, |at| at.micros())),
+    ("FF1", Field::Fraction(1, |at| at.micros() / 100_000)),
+    ("FF2", Field::Fraction(2, |at| at.micros() / 10_000)),
+    ("FF3", Field::Fraction(3, |at| at.micros() / 1000)),
+    ("FF4", Field::Fraction(4, |at| at.micros() / 100)),
+    ("FF5", Field::Fraction(5, |at| at.micros() / 10)),
+    ("FF6", Field::Fraction(6, |at| at.micros())),
     ("A.M.", Field::Half(["A.M.", "P.M."])),
     ("P.M.", Field::Half(["A.M.", "P.M."])),
     ("AM", Field::Half(["AM", "PM"])),
@@ -185,6 +185,8 @@ const UNSUPPORTED: [&str; 13] = [
 enum Field {
     /// A number, filled with zeros up to so many digits.
     Number(usize, fn(Moment) -> i64),
+    /// Digits of a second behind the point; they are never left out.
+    Fraction(usize, fn(Moment) -> i64),
     /// Before noon, after noon.
     Half([&'static str; 2]),
     /// A name, filled with spaces up to [`NAME_WIDTH`], or its first characters.
@@ -217,6 +219,9 @@ impl Pattern {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(char) = rest.chars().next() {
+            if let Some(word) = UNSUPPORTED.iter().find(|word| begins_with(rest, word).is_some()) {
+                return Err(unsupported(word));
+            }
             let (is_filled, at) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
                 Some(after) => (false, after),
                 None => (true, rest),
@@ -234,9 +239,6 @@ impl Pattern {
             if !is_filled {
                 rest = at;
                 continue;
-            }
-            if let Some(word) = UNSUPPORTED.iter().find(|word| begins_with(rest, word).is_some()) {
-                return Err(unsupported(word));
             }
             rest = match char {
                 '"' => quoted(&rest[1..], &mut parts),
@@ -281,6 +283,7 @@ impl Field {
                 let width = if is_filled { width } else { 0 };
                 write!(text, "{:0width$}", number(at))
             }
+            Self::Fraction(width, number) => write!(text, "{:0width$}", number(at)),
             Self::Half([morning, afternoon]) => {
                 let name = if at.hour() < 12 { morning } else { afternoon };
                 write!(text, "{}", in_letters(name))
@@ -369,7 +372,7 @@ mod tests {
                 "[Month] [FMMonth] [MONTH] [mon] [Dy] [day]",
                 "[December ] [December] [DECEMBER ] [dec] [Mon] [monday   ]",
             ),
-            ("FMHH12 FMMI FMDDD A.M.", "3 4 365 P.M."),
+            ("FMHH12 FMMI FMDDD FMFF1 FMUS A.M.", "3 4 365 6 678901 P.M."),
             ("\"Week of\" IW \\\" \"a\\\"b\" é", "Week of 01 \" a\"b é"),
         ];
         for (pattern, expected) in cases {

@@ -29,6 +29,7 @@ mod names;
 mod numbers;
 mod place;
 mod postgres;
+mod push_down;
 mod query;
 mod refuse;
 mod rewrite;

@@ -12,7 +12,6 @@ use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::eliminate_outer_join::EliminateOuterJoin;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimize_unions::OptimizeUnions;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
@@ -24,6 +23,7 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::{check_depth, flat_enough};
 use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
+use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{distinct_on, literals, postgres, refuse, subquery};
@@ -149,7 +149,7 @@ pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         Arc::new(DecorrelateLateralJoin::new()),
         Arc::new(EliminateCrossJoin::new()),
         Arc::new(EliminateOuterJoin::new()),
-        Arc::new(PushDownFilter::new()),
+        Arc::new(PushFilters::default()),
         Arc::new(OptimizeProjections::new()),
     ];
     let plan = subquery::streaming(plan).map_err(translate)?;

@@ -16,7 +16,8 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, CastKind, DateTimeField, Expr, LimitClause, UnaryOperator, Value, ValueWithSpan, VisitMut,
+    self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, UnaryOperator, Value, ValueWithSpan,
+    VisitMut,
 };
 
 pub(crate) use self::casts::text_casts;
@@ -35,14 +36,56 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
     walk_mut(ast, &mut |part| {
         match part {
             PartMut::Query(query) => fetch_as_limit(query),
-            PartMut::Expr(expr) => match literal(expr) {
-                Ok(Some(replaced)) => *expr = replaced,
-                Ok(None) => {}
-                Err(error) => return ControlFlow::Break(Box::new(error)),
-            },
+            PartMut::Expr(expr) => {
+                bind_tightly(expr);
+                match literal(expr) {
+                    Ok(Some(replaced)) => *expr = replaced,
+                    Ok(None) => {}
+                    Err(error) => return ControlFlow::Break(Box::new(error)),
+                }
+            }
         }
         ControlFlow::Continue(())
     })
+}
+
+/// Gives `IS [NOT] DISTINCT FROM` its precedence: what the parser takes for its right side may be a chain of AND and OR, of
+/// which only the first operand is meant. Parentheses stand in the tree, so they are left alone.
+fn bind_tightly(expr: &mut Expr) {
+    let is_chain = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::BinaryOp {
+                op: BinaryOperator::And | BinaryOperator::Or,
+                ..
+            }
+        )
+    };
+    let (left, right) = match expr {
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) if is_chain(right) => {
+            (left, right)
+        }
+        _ => return,
+    };
+    let nothing = || Box::new(Expr::Value(Value::Null.with_empty_span()));
+    let left = std::mem::replace(left, nothing());
+    let mut chain = std::mem::replace(right, nothing());
+    let mut first = chain.as_mut();
+    while is_chain(first) {
+        match first {
+            Expr::BinaryOp { left, .. } => first = left.as_mut(),
+            _ => return,
+        }
+    }
+    let operand = Box::new(std::mem::replace(
+        first,
+        Expr::Value(Value::Null.with_empty_span()),
+    ));
+    *first = match expr {
+        Expr::IsDistinctFrom(..) => Expr::IsDistinctFrom(left, operand),
+        _ => Expr::IsNotDistinctFrom(left, operand),
+    };
+    *expr = *chain;
 }
 
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, which it means; without a number it means one row.

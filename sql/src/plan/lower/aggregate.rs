@@ -39,30 +39,47 @@ enum Function<'a> {
     Collected(&'a LogicalCall),
 }
 
+/// An aggregate node.
+pub(super) struct Grouped {
+    pub(super) node: NodeId,
+    /// Where each of the given groups stands among its columns.
+    pub(super) places: Vec<usize>,
+}
+
 impl Lowering {
     pub(super) fn aggregate(
         &mut self,
         aggregate: &LogicalAggregate,
         input: &Relation,
     ) -> Result<Relation, SqlError> {
-        let node = match aggregate.group_expr.as_slice() {
-            [Expr::GroupingSet(set)] => self.grouping_sets(aggregate, set, input)?,
-            groups => {
-                let groups: Vec<&Expr> = groups.iter().collect();
-                self.grouped(aggregate, &groups, input)?
-            }
+        if let [Expr::GroupingSet(set)] = aggregate.group_expr.as_slice() {
+            let node = self.grouping_sets(aggregate, set, input)?;
+            let columns = (0..self.nodes[node].schema.fields().len()).collect();
+            return Ok(Relation { node, columns });
+        }
+        let groups: Vec<&Expr> = aggregate.group_expr.iter().collect();
+        let Grouped { node, places } = self.grouped(aggregate, &groups, input)?;
+        let shown = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
+        let width = self.nodes[node].schema.fields().len();
+        let results = width - aggregate.aggr_expr.len()..width;
+        // DataFusion shows equal groups once or each, depending on how they are written.
+        let groups: Vec<usize> = match shown == places.len() {
+            true => places,
+            false => (0..shown).collect(),
         };
-        let columns = (0..self.nodes[node].schema.fields().len()).collect();
-        Ok(Relation { node, columns })
+        Ok(Relation {
+            node,
+            columns: groups.into_iter().chain(results).collect(),
+        })
     }
 
-    /// One node that groups by `groups` and computes all aggregates of the plan.
+    /// One node that groups by `groups`, equal ones once, and computes all aggregates of the plan.
     pub(super) fn grouped(
         &mut self,
         aggregate: &LogicalAggregate,
         groups: &[&Expr],
         input: &Relation,
-    ) -> Result<NodeId, SqlError> {
+    ) -> Result<Grouped, SqlError> {
         let schema = aggregate.input.schema();
         let first_result = aggregate.schema.fields().len() - aggregate.aggr_expr.len();
         let mut arguments = Arguments::new(input);
@@ -76,11 +93,23 @@ impl Lowering {
             calls.push(self.call(expr, result_type, &mut arguments, schema)?);
         }
         let (node, columns) = arguments.finish(self)?;
-        let groups = places.into_iter().map(|place| columns[place]).collect();
+        let mut groups: Vec<usize> = Vec::with_capacity(places.len());
+        let mut group_places = Vec::with_capacity(places.len());
+        for place in places {
+            let column = columns[place];
+            let known = groups.iter().position(|group| *group == column);
+            group_places.push(known.unwrap_or(groups.len()));
+            if known.is_none() {
+                groups.push(column);
+            }
+        }
         for call in &mut calls {
             move_columns(call, &columns);
         }
-        self.aggregate_node(node, groups, calls)
+        Ok(Grouped {
+            node: self.aggregate_node(node, groups, calls)?,
+            places: group_places,
+        })
     }
 
     /// A call whose columns are places among the arguments.

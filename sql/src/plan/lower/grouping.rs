@@ -17,6 +17,7 @@ use datafusion::logical_expr::{Aggregate as LogicalAggregate, Expr, GroupingSet}
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 
+use super::aggregate::Grouped;
 use super::{Lowering, Relation, refused};
 use crate::SqlError;
 use crate::plan::translate::translate;
@@ -36,8 +37,8 @@ impl Lowering {
         let all = set.distinct_expr();
         let mut inputs = Vec::new();
         for groups in sets_of(set)? {
-            let node = self.grouped(aggregate, &groups, input)?;
-            inputs.push(self.widened(aggregate, &all, &groups, node)?);
+            let grouped = self.grouped(aggregate, &groups, input)?;
+            inputs.push(self.widened(aggregate, &all, &groups, &grouped)?);
         }
         let schema = Arc::clone(aggregate.schema.inner());
         let union = self.union_of(inputs, schema)?;
@@ -57,8 +58,9 @@ impl Lowering {
         aggregate: &LogicalAggregate,
         all: &[&Expr],
         groups: &[&Expr],
-        node: NodeId,
+        Grouped { node, places }: &Grouped,
     ) -> Result<NodeId, SqlError> {
+        let node = *node;
         let schema = Arc::clone(&self.nodes[node].schema);
         let column =
             |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(schema.field(at).name(), at)) };
@@ -66,7 +68,7 @@ impl Lowering {
         for (at, expr) in all.iter().enumerate() {
             let field = aggregate.schema.field(at);
             let value = match groups.iter().position(|group| group == expr) {
-                Some(place) => column(place),
+                Some(place) => column(places[place]),
                 None => Arc::new(Literal::new(
                     ScalarValue::try_from(field.data_type()).map_err(translate)?,
                 )),
@@ -81,7 +83,8 @@ impl Lowering {
             expr: Arc::new(Literal::new(number(id.data_type(), lacking(all, groups))?)),
             name: id.name().clone(),
         });
-        for (at, field) in schema.fields().iter().enumerate().skip(groups.len()) {
+        let first_result = schema.fields().len() - aggregate.aggr_expr.len();
+        for (at, field) in schema.fields().iter().enumerate().skip(first_result) {
             exprs.push(Projection {
                 expr: column(at),
                 name: field.name().clone(),

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::error::StorageError;
 
@@ -119,6 +120,10 @@ pub(super) struct DirectoryLock {
     _file: File,
 }
 
+/// How long a handle of the same process may take to let go of the directory after it was dropped.
+const OWN_HANDLE_PATIENCE: Duration = Duration::from_secs(2);
+const OWN_HANDLE_LOOK: Duration = Duration::from_millis(10);
+
 impl DirectoryLock {
     /// Takes the lock of `dir`, which must exist.
     ///
@@ -134,11 +139,22 @@ impl DirectoryLock {
             .truncate(false)
             .open(&path);
         let mut file = opened.map_err(|error| StorageError::file("create", &path, error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Self::held(dir, &mut file)),
-            Err(TryLockError::Error(error)) => {
-                return Err(StorageError::file("lock", &path, error));
+        let begun = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {
+                    let held = Self::held(dir, &mut file);
+                    // A handle of this process that was dropped lets go when its last reader does.
+                    let is_own = matches!(&held, StorageError::Locked { pid: Some(pid), .. } if *pid == std::process::id());
+                    if !is_own || begun.elapsed() >= OWN_HANDLE_PATIENCE {
+                        return Err(held);
+                    }
+                    std::thread::sleep(OWN_HANDLE_LOOK);
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(StorageError::file("lock", &path, error));
+                }
             }
         }
         let written = write_pid(&mut file);
@@ -148,6 +164,8 @@ impl DirectoryLock {
 
     fn held(dir: &Path, file: &mut File) -> StorageError {
         let mut text = String::new();
+        // It may have been read before.
+        let _ = file.rewind();
         let pid = file
             .read_to_string(&mut text)
             .ok()

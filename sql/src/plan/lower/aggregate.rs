@@ -337,27 +337,8 @@ fn collected(
             nulls_first: key.nulls_first,
         });
     }
-    let is_argument = |key: &SortExpr| call.params.args.contains(&key.expr);
-    if call.params.distinct && !call.params.order_by.iter().all(is_argument) {
-        return Err(SqlError::new(
-            SqlState::InvalidColumnReference,
-            "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
-        ));
-    }
-    // The direction in which fractions count.
-    let within_group = match (
-        call.func.supports_within_group_clause(),
-        call.params.order_by.first(),
-    ) {
-        (true, Some(key)) => vec![PhysicalSortExpr {
-            expr: Arc::clone(&physical[0]),
-            options: SortOptions {
-                descending: !key.asc,
-                nulls_first: key.nulls_first,
-            },
-        }],
-        _ => Vec::new(),
-    };
+    check_distinct(call)?;
+    let within_group = within_group(call, &physical[0]);
     let builder = AggregateExprBuilder::new(Arc::clone(&call.func), physical)
         .schema(Arc::new(Schema::new(fields)))
         .order_by(within_group)
@@ -379,6 +360,32 @@ fn collected(
         order,
         takes,
     })
+}
+
+/// With DISTINCT, what orders the values must be what is told apart.
+fn check_distinct(call: &LogicalCall) -> Result<(), SqlError> {
+    let is_argument = |key: &SortExpr| call.params.args.contains(&key.expr);
+    if !call.params.distinct || call.params.order_by.iter().all(is_argument) {
+        return Ok(());
+    }
+    Err(SqlError::new(
+        SqlState::InvalidColumnReference,
+        "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list",
+    ))
+}
+
+/// The direction in which fractions count, of functions that have one.
+fn within_group(call: &LogicalCall, value: &Arc<dyn PhysicalExpr>) -> Vec<PhysicalSortExpr> {
+    let key = call.params.order_by.first();
+    let key = key.filter(|_| call.func.supports_within_group_clause());
+    let sort = key.map(|key| PhysicalSortExpr {
+        expr: Arc::clone(value),
+        options: SortOptions {
+            descending: !key.asc,
+            nulls_first: key.nulls_first,
+        },
+    });
+    sort.into_iter().collect()
 }
 
 /// Turns places among the arguments into columns of the input.

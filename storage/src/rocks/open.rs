@@ -7,6 +7,7 @@
 //! ```
 
 use std::path::Path;
+use std::time::Duration;
 
 use rocksdb::{Cache, DB, IteratorMode, Options, WriteOptions};
 use tempfile::TempDir;
@@ -26,7 +27,9 @@ const DEFAULT_FAMILY: &str = "default";
 const SECONDARY_CACHE_BYTES: usize = 32 << 20;
 
 /// The writer may remove a log or manifest between our listing and our opening it.
-const SECONDARY_ATTEMPTS: usize = 5;
+const SECONDARY_ATTEMPTS: u32 = 20;
+/// How long a reader waits for a writer that has just opened the database.
+const SECONDARY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Opens `dir` for reading and writing.
 pub(super) fn primary(dir: &Path, options: &StoreOptions) -> Result<Instance, StorageError> {
@@ -74,17 +77,24 @@ pub(super) fn secondary(dir: &Path) -> Result<Instance, StorageError> {
     directory::require_log(dir)?;
     check_families(dir)?;
     let mut attempt = 1;
-    let instance = loop {
+    loop {
+        let last = attempt >= SECONDARY_ATTEMPTS;
+        attempt += 1;
         match open_secondary(dir) {
-            Err(StorageError::Engine { .. }) if attempt < SECONDARY_ATTEMPTS => attempt += 1,
-            opened => break opened?,
+            Err(StorageError::Engine { .. }) if !last => {}
+            Err(error) => return Err(error),
+            Ok(instance) => match instance.get(Family::Meta, FORMAT_KEY)? {
+                Some(row) => {
+                    format::check(&row)?;
+                    return Ok(instance);
+                }
+                None if last => return Err(StorageError::NotFound { dir: dir.to_owned() }),
+                // Its writer has just opened it: the rows are on their way from the old log into a file, and a look in
+                // between sees neither.
+                None => std::thread::sleep(SECONDARY_PAUSE),
+            },
         }
-    };
-    match instance.get(Family::Meta, FORMAT_KEY)? {
-        Some(row) => format::check(&row)?,
-        None => return Err(StorageError::NotFound { dir: dir.to_owned() }),
     }
-    Ok(instance)
 }
 
 fn open_secondary(dir: &Path) -> Result<Instance, StorageError> {

@@ -20,4 +20,4 @@ mod topic;
 
 pub use sink::{MemorySinkConnector, MemorySinkHandle};
 pub use source::MemoryConnector;
-pub use topic::MemoryHandle;
+pub use topic::{MemoryHandle, MemoryHold};

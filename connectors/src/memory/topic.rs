@@ -413,4 +413,29 @@ impl MemoryHandle {
     pub fn ensure_partitions(&self, partitions: usize) {
         self.topic.ensure_partitions(partitions);
     }
+
+    /// Keeps all rows that are there, and all that come, until the hold is dropped: for a program that closes its database
+    /// and opens it again, while no reader is open that would keep what it has not committed.
+    ///
+    /// # Errors
+    /// None today: the positions are those of the topic itself.
+    pub fn hold(&self) -> Result<MemoryHold, ConnectorError> {
+        let reader = self.topic.open(&self.topic.bases())?;
+        Ok(MemoryHold {
+            topic: Arc::clone(&self.topic),
+            reader,
+        })
+    }
+}
+
+/// As long as it lives, a memory topic lets go of no row. Made by [`MemoryHandle::hold`].
+pub struct MemoryHold {
+    topic: Arc<Topic>,
+    reader: ReaderId,
+}
+
+impl Drop for MemoryHold {
+    fn drop(&mut self) {
+        self.topic.close(self.reader);
+    }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use highwater::Database;
 use highwater::sql::parse::parse;
 
+use crate::support::cells;
+
 /// One SQL block of a page.
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
@@ -156,5 +158,56 @@ async fn a_block_that_fails_is_named() {
     assert!(
         faults[1].starts_with("page.md: SQL block 3 on line 8: "),
         "{faults:?}"
+    );
+}
+
+/// The page that lists every option, as the registry has them.
+async fn options_page() -> String {
+    let database = Database::in_memory().await.unwrap();
+    let outcomes = database.execute("SHOW OPTIONS").await.unwrap();
+    let rows = outcomes.into_iter().find_map(|outcome| outcome.rows).unwrap();
+    let mut page = String::from(
+        "# Options\n\nWhat stands in `WITH (…)` of sources and sinks, and behind `ENCODE JSON`. `SHOW OPTIONS [FOR connector]` says the same. An option\n\
+         that is not here is refused with the nearest one that is. This page is written by `HIGHWATER_WRITE_DOCS=1 make test`.\n",
+    );
+    let mut of = String::new();
+    for cells in cells(&rows.batches) {
+        let [owner, name, aliases, value, default, required, description] =
+            <[String; 7]>::try_from(cells).unwrap();
+        if owner != of {
+            page.push_str(&format!(
+                "\n## {}{}\n\n| option | value | default | meaning |\n|---|---|---|---|\n",
+                owner[..1].to_uppercase(),
+                &owner[1..]
+            ));
+            of = owner;
+        }
+        let also = if aliases.is_empty() {
+            String::new()
+        } else {
+            format!(" (also `{aliases}`)")
+        };
+        let default = match (default.as_str(), required.as_str()) {
+            (_, "yes") => "must be given".to_owned(),
+            ("", _) => String::new(),
+            (default, _) => format!("`{default}`"),
+        };
+        page.push_str(&format!(
+            "| `{name}`{also} | {value} | {default} | {description} |\n"
+        ));
+    }
+    page
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_options_is_what_the_registry_has() {
+    let path = top().join("docs/reference/options.md");
+    let expected = options_page().await;
+    if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    assert!(
+        read(&path) == expected,
+        "docs/reference/options.md is not what SHOW OPTIONS says: run this test with HIGHWATER_WRITE_DOCS=1"
     );
 }

@@ -10,9 +10,9 @@ use highwater::{Database, Rows};
 /// Nothing in a test takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Rows as sorted lines of text, NULL as `NULL`.
-pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
-    let mut lines = Vec::new();
+/// The cells of rows as text, NULL as `NULL`.
+pub(crate) fn cells(batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for batch in batches {
         let columns: Vec<_> = batch.columns().iter().map(ColumnText::new).collect();
         for row in 0..batch.num_rows() {
@@ -24,9 +24,15 @@ pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
                     "NULL".to_owned()
                 }
             });
-            lines.push(cells.collect::<Vec<_>>().join("|"));
+            rows.push(cells.collect());
         }
     }
+    rows
+}
+
+/// Rows as sorted lines of text, NULL as `NULL`.
+pub(crate) fn lines(batches: &[RecordBatch]) -> Vec<String> {
+    let mut lines: Vec<String> = cells(batches).iter().map(|cells| cells.join("|")).collect();
     lines.sort_unstable();
     lines
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
+use crate::nexmark::QUERIES;
 
 /// One thing to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,20 +25,26 @@ pub(crate) enum Job {
     Recovery,
     /// Resident memory of a million groups.
     Memory,
+    /// A query of Nexmark, by its place in [`QUERIES`].
+    Nexmark(usize),
 }
 
 impl Job {
     /// All, in the order of the table; recovery needs what checkpoint leaves.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Client,
-        Self::Decode,
-        Self::Filter,
-        Self::Window,
-        Self::Keys,
-        Self::Checkpoint,
-        Self::Recovery,
-        Self::Memory,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        [
+            Self::Client,
+            Self::Decode,
+            Self::Filter,
+            Self::Window,
+            Self::Keys,
+            Self::Checkpoint,
+            Self::Recovery,
+            Self::Memory,
+        ]
+        .into_iter()
+        .chain((0..QUERIES.len()).map(Self::Nexmark))
+    }
 
     /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -50,13 +57,14 @@ impl Job {
             Self::Checkpoint => "checkpoint",
             Self::Recovery => "recovery",
             Self::Memory => "memory",
+            Self::Nexmark(query) => QUERIES[query].name,
         }
     }
 
     fn named(name: &str) -> Result<Self, Failure> {
-        let known = Self::ALL.into_iter().find(|job| job.name() == name);
+        let known = Self::all().find(|job| job.name() == name);
         known.ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|job| job.name()).collect();
+            let names: Vec<_> = Self::all().map(Self::name).collect();
             format!("no measurement \"{name}\"; there are {}", names.join(", ")).into()
         })
     }

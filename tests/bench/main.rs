@@ -14,6 +14,7 @@
 //! | `process` | CPU time and memory of this process; figures on their way from a child |
 //! | `client` | consume, consume and decode: without the engine |
 //! | `queries` | what runs in a database |
+//! | `nexmark` | queries of Nexmark over three topics, whose events it makes up |
 //! | `table` | medians, shares and goals |
 #![expect(clippy::print_stdout, reason = "the table is what a bench is for")]
 
@@ -22,6 +23,7 @@
 mod allocator;
 mod arguments;
 mod client;
+mod nexmark;
 mod process;
 mod queries;
 mod table;
@@ -50,14 +52,18 @@ fn compare(arguments: &Arguments) -> Result<(), Failure> {
     let broker = Broker::start()?;
     let bytes = broker.produce(arguments.events)?;
     println!("{} bids of {bytes} bytes are in the topic", arguments.events);
+    if Job::all().any(|job| matches!(job, Job::Nexmark(_)) && arguments.wants(job)) {
+        nexmark::produce(&broker, arguments.events)?;
+        println!("{} events of Nexmark are in three topics", arguments.events);
+    }
     let mut table = Table::new(arguments.events);
     for run in 1..=arguments.runs {
         // Checkpoint leaves its database behind for recovery.
         let home = tempfile::tempdir()?;
-        for job in Job::ALL.iter().filter(|job| arguments.wants(**job)) {
+        for job in Job::all().filter(|job| arguments.wants(*job)) {
             println!("run {run} of {}: {}", arguments.runs, job.name());
-            let child = arguments.child(*job, broker.address(), home.path());
-            table.add(*job, process::run(child)?);
+            let child = arguments.child(job, broker.address(), home.path());
+            table.add(job, process::run(child)?);
         }
     }
     println!("\n{table}");
@@ -73,5 +79,6 @@ fn measure(job: Job, arguments: &Arguments) -> Result<Figures, Failure> {
         Job::Checkpoint => queries::checkpoint(arguments),
         Job::Recovery => queries::recovery(arguments),
         Job::Memory => queries::memory(arguments),
+        Job::Nexmark(query) => nexmark::run(&nexmark::QUERIES[query], arguments),
     }
 }

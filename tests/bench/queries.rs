@@ -45,7 +45,8 @@ fn topic_source(servers: &str) -> String {
     )
 }
 
-fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs `work` on a runtime of its own.
+pub(crate) fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?
@@ -53,7 +54,7 @@ fn in_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fa
 }
 
 /// The first column of the first row; NULL is zero.
-async fn number(database: &Database, sql: &str) -> Result<i64, Failure> {
+pub(crate) async fn number(database: &Database, sql: &str) -> Result<i64, Failure> {
     let rows = database.query(sql).await?;
     let filled = rows.batches.iter().find(|batch| batch.num_rows() > 0);
     let batch = filled.ok_or_else(|| format!("no rows: {sql}"))?;
@@ -78,7 +79,7 @@ async fn shown(database: &Database, sql: &str) -> Result<String, Failure> {
 }
 
 /// Waits until `sql` gives `goal`. It asks when half of what is missing should be there, so that asking costs little.
-async fn reach(database: &Database, sql: &str, goal: i64, since: &Stretch) -> Result<(), Failure> {
+pub(crate) async fn reach(database: &Database, sql: &str, goal: i64, since: &Stretch) -> Result<(), Failure> {
     let (mut before, mut moved_s) = (0, 0.0);
     loop {
         let found = number(database, sql).await?;
@@ -99,7 +100,8 @@ async fn reach(database: &Database, sql: &str, goal: i64, since: &Stretch) -> Re
     }
 }
 
-const POSITIONS: &str = "SELECT sum(\"position\")::bigint FROM hw.lanes";
+/// How many records the lanes have taken.
+pub(crate) const POSITIONS: &str = "SELECT sum(\"position\")::bigint FROM hw.lanes";
 
 /// Runs one query over all bids of the topic.
 pub(crate) fn throughput(job: Job, arguments: &Arguments) -> Result<Figures, Failure> {

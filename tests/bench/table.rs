@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::arguments::Job;
+use crate::nexmark::QUERIES;
 use crate::process::Figures;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -117,6 +118,36 @@ impl Table {
             mib("state_bytes"),
         )
     }
+
+    fn write_nexmark(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let jobs = (0..QUERIES.len()).map(Job::Nexmark);
+        let jobs: Vec<_> = jobs.filter(|job| self.found.contains_key(job)).collect();
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\n{:<12} {:>10} {:>12} {:>12} {:>16}",
+            "Nexmark", "CPU s/M", "events/s", "state rows", "MB per M rows"
+        )?;
+        for job in jobs {
+            let found = |name| self.median(job, name).unwrap_or_default();
+            let (read, rows) = (found("read"), found("state_rows"));
+            writeln!(
+                f,
+                "{:<12} {:>10.2} {:>12.0} {:>12.0} {:>16.0}",
+                job.name(),
+                found("cpu_s") * 1e6 / read,
+                read / found("wall_s"),
+                rows,
+                found("grown_bytes") / rows.max(1.0),
+            )?;
+        }
+        writeln!(
+            f,
+            "Events are those of the topics that the query reads; memory is what the process grew by, for each million rows of state."
+        )
+    }
 }
 
 impl fmt::Display for Table {
@@ -168,6 +199,7 @@ impl fmt::Display for Table {
         writeln!(f)?;
         self.write_checkpoint(f)?;
         self.write_recovery(f)?;
-        self.write_memory(f)
+        self.write_memory(f)?;
+        self.write_nexmark(f)
     }
 }

@@ -38,8 +38,7 @@ impl Broker {
             address: String::new(),
         };
         broker.address = broker.script(&["start", broker.dir()?, "0"])?;
-        let partitions = PARTITIONS.to_string();
-        broker.script(&["topic", broker.dir()?, "create", TOPIC, &partitions])?;
+        broker.create(TOPIC)?;
         Ok(broker)
     }
 
@@ -66,33 +65,51 @@ impl Broker {
         Ok(String::from_utf8(output.stdout)?.trim().to_owned())
     }
 
+    /// Creates a topic.
+    pub(crate) fn create(&self, topic: &str) -> Result<(), Failure> {
+        let partitions = PARTITIONS.to_string();
+        self.script(&["topic", self.dir()?, "create", topic, &partitions])?;
+        Ok(())
+    }
+
     /// Puts bids into the topic and returns their mean size in bytes. Each has its number as its key, which spreads
     /// them over the partitions in the order of their times.
     pub(crate) fn produce(&self, events: i64) -> Result<i64, Failure> {
-        let given: OptionMap = [("topic", TOPIC), ("properties.bootstrap.server", &self.address)]
+        let bids = bids(events);
+        self.fill(TOPIC, events, |k, value| bids.json(0, k, value))
+    }
+
+    /// Puts `count` records into a topic and returns their mean size in bytes; `write` is given the number of a record and
+    /// writes its value.
+    pub(crate) fn fill(
+        &self,
+        topic: &str,
+        count: i64,
+        write_value: impl Fn(i64, &mut Vec<u8>),
+    ) -> Result<i64, Failure> {
+        let given: OptionMap = [("topic", topic), ("properties.bootstrap.server", &self.address)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
         let options = validate(SINK_OPTIONS, &given)?;
         let mut sink = KafkaSinkConnector.open("bench", &options)?;
         sink.rewind(0);
-        let bids = bids(events);
         let mut bytes = 0;
-        for first in (0..events).step_by(CHUNK as usize) {
+        for first in (0..count).step_by(CHUNK as usize) {
             let record = |k: i64| {
                 let mut value = Vec::with_capacity(256);
-                bids.json(0, k, &mut value);
+                write_value(k, &mut value);
                 bytes += value.len() as i64;
                 SinkRecord {
                     key: Some(k.to_string().into_bytes().into()),
                     value: Some(value.into()),
                 }
             };
-            let records = (first..events.min(first + CHUNK)).map(record).collect();
+            let records = (first..count.min(first + CHUNK)).map(record).collect();
             write(sink.as_mut(), first as u64, records)?;
         }
-        while sink.poll_confirmed(TIMEOUT)? < events as u64 {}
+        while sink.poll_confirmed(TIMEOUT)? < count as u64 {}
         sink.close(TIMEOUT);
-        Ok(bytes / events)
+        Ok(bytes / count.max(1))
     }
 }
 

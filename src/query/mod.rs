@@ -8,6 +8,7 @@
 //! Nothing is read before it is asked for, beyond a few batches. Dropping a [`RowStream`] ends its query.
 
 mod failure;
+mod guard;
 mod view;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
 pub(crate) use self::failure::translate;
+use self::guard::GuardConditions;
 pub(crate) use self::view::ViewProvider;
 use crate::engine::view::{ViewLayout, ViewReader, ViewStore};
 use crate::error::{Error, Result};
@@ -178,13 +180,16 @@ async fn start(plan: LogicalPlan, partitions: usize) -> Result<SendableRecordBat
     let runtime_env = RUNTIME_ENV.as_ref().map_err(|error| {
         Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
     })?;
-    let config = SessionConfig::from(planning_options().clone())
+    let mut config = SessionConfig::from(planning_options().clone())
         .with_target_partitions(partitions)
         .with_batch_size(BATCH_ROWS);
+    // It takes memory for as many groups as LIMIT says before there is a single one.
+    config.options_mut().optimizer.enable_topk_aggregation = false;
     let state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
         .with_runtime_env(Arc::clone(runtime_env))
+        .with_physical_optimizer_rule(Arc::new(GuardConditions))
         .build();
     // `state()` of a context notes the time of the statement, which now() gives.
     let state = SessionContext::new_with_state(state).state();

@@ -52,6 +52,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
         .and_then(postgres::written)
+        .and_then(subquery::moved_below)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
         .and_then(literals::text_casts)

@@ -10,6 +10,9 @@
 //! (S)           without outer columns  S under a [`SingleRowNode`], unless it has one row at most as it is
 //! ```
 
+mod below;
+mod one_row;
+
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt;
@@ -28,6 +31,7 @@ use datafusion::logical_expr::{
     UserDefinedLogicalNodeCore, lit, not, when,
 };
 
+pub(crate) use self::below::moved_below;
 use crate::SqlError;
 use crate::plan::translate::external;
 
@@ -36,7 +40,7 @@ use crate::plan::translate::external;
 /// # Errors
 /// What DataFusion finds wrong with the rewritten plan.
 pub(crate) fn three_valued(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    rewritten(plan, false)
+    rewritten(one_row::as_values(plan)?, false)
 }
 
 /// Rewrites subqueries of streaming queries: NOT IN as a condition, and subqueries that stand for a value.

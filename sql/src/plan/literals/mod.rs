@@ -23,6 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) use self::casts::text_casts;
 use self::interval::{Interval, Unit};
 use crate::plan::place::position_of;
+use crate::plan::row_values;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};
@@ -38,7 +39,11 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
             PartMut::Query(query) => fetch_as_limit(query),
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
-                match literal(expr) {
+                let replaced = match row_values::by_column(expr) {
+                    Ok(None) => literal(expr),
+                    other => other,
+                };
+                match replaced {
                     Ok(Some(replaced)) => *expr = replaced,
                     Ok(None) => {}
                     Err(error) => return ControlFlow::Break(Box::new(error)),

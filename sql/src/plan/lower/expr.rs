@@ -13,6 +13,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 
 use crate::plan::context::planning_options;
+use crate::plan::guarded::guarded;
 use crate::plan::translate::{external, translate};
 use crate::{SqlError, SqlState};
 
@@ -52,8 +53,9 @@ pub(crate) fn compile(
                 }
             })
         })
+        .and_then(|expr| guarded(expr.data))
         .map_err(translate)?;
-    Ok(compiled.data)
+    Ok(compiled)
 }
 
 fn overflows(op: Operator) -> bool {

@@ -33,11 +33,13 @@ mod push_down;
 mod query;
 mod refuse;
 mod rewrite;
+mod session;
 mod similar;
 mod sink;
 mod source;
 mod subquery;
 mod suspect;
+mod temporal;
 mod to_char;
 mod translate;
 pub mod types;
@@ -118,6 +120,7 @@ pub fn plan_view(
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
     subquery::refuse_rest(&optimized)?;
+    temporal::refuse_other_clocks(&optimized)?;
     let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
     Ok(PlannedQuery { plan, depends_on })
 }

@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, subquery};
+use crate::plan::{distinct_on, literals, postgres, refuse, subquery, temporal};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -164,11 +164,13 @@ pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         .map_err(translate)
 }
 
-/// Refuses functions whose result may change when a row is computed again, for instance for its retraction.
+/// Refuses functions whose result may change when a row is computed again, for instance for its retraction, but for `now()`.
 pub(crate) fn refuse_impure(plan: &LogicalPlan) -> Result<(), SqlError> {
     let found = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| match expr {
+                // Where now() may stand is looked at when the optimizer is done.
+                now if temporal::is_now(now) => Ok(TreeNodeRecursion::Continue),
                 Expr::ScalarFunction(call) => match impurity(&call.func) {
                     Some(why) => Err(external(impure(call.name(), why))),
                     None => Ok(TreeNodeRecursion::Continue),

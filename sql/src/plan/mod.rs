@@ -116,7 +116,7 @@ pub fn plan_view(
     refuse::refuse_unsupported(query)?;
     let names = Names::new(catalog, None);
     let plan = named(query::bind(&names, query)?, columns)?;
-    query::refuse_impure(&plan.plan)?;
+    query::refuse_impure_beside_now(&plan.plan)?;
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
     subquery::refuse_rest(&optimized)?;

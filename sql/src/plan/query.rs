@@ -164,13 +164,21 @@ pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         .map_err(translate)
 }
 
-/// Refuses functions whose result may change when a row is computed again, for instance for its retraction, but for `now()`.
+/// Refuses functions whose result may change when a row is computed again, for instance for its retraction.
 pub(crate) fn refuse_impure(plan: &LogicalPlan) -> Result<(), SqlError> {
+    refuse_impure_unless(plan, &|_| false)
+}
+
+/// The same, but for `now()`: where that may stand is looked at when the optimizer is done.
+pub(crate) fn refuse_impure_beside_now(plan: &LogicalPlan) -> Result<(), SqlError> {
+    refuse_impure_unless(plan, &temporal::is_now)
+}
+
+fn refuse_impure_unless(plan: &LogicalPlan, is_let_through: &dyn Fn(&Expr) -> bool) -> Result<(), SqlError> {
     let found = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| match expr {
-                // Where now() may stand is looked at when the optimizer is done.
-                now if temporal::is_now(now) => Ok(TreeNodeRecursion::Continue),
+                other if is_let_through(other) => Ok(TreeNodeRecursion::Continue),
                 Expr::ScalarFunction(call) => match impurity(&call.func) {
                     Some(why) => Err(external(impure(call.name(), why))),
                     None => Ok(TreeNodeRecursion::Continue),

@@ -100,7 +100,7 @@ pub(crate) fn is_now(expr: &Expr) -> bool {
 }
 
 fn not_a_bound() -> SqlError {
-    SqlError::unsupported("now() in this place of a streaming query")
+    SqlError::unsupported("this use of now() in a streaming query")
         .with_detail(
             "A streaming query has now() in WHERE or HAVING, compared with an expression of the row by <, <=, > or >=, \
              or BETWEEN; intervals of days and shorter may be added to it, and several such conditions joined by AND.",

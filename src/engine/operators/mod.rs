@@ -26,6 +26,7 @@ use self::single_row::SingleRowOperator;
 use self::temporal::TemporalOperator;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::late_rows::LateRows;
 
 /// What a step tells its operators.
 pub(crate) struct StepContext<'a> {
@@ -33,13 +34,24 @@ pub(crate) struct StepContext<'a> {
     pub(crate) shards: &'a rayon::ThreadPool,
     /// The time of the step (µs since the epoch): what `now()` is. It never goes back, over restarts either.
     pub(crate) now_us: i64,
+    /// Takes some of the rows that came after their window had closed.
+    pub(crate) late: LateRows,
 }
 
-#[cfg(test)]
 impl<'a> StepContext<'a> {
+    /// Of a step at a time.
+    pub(crate) fn at(now_us: i64, shards: &'a rayon::ThreadPool) -> Self {
+        Self {
+            shards,
+            now_us,
+            late: LateRows::default(),
+        }
+    }
+
     /// Of a step for operators that do not ask for the time.
+    #[cfg(test)]
     pub(crate) fn of(shards: &'a rayon::ThreadPool) -> Self {
-        Self { shards, now_us: 0 }
+        Self::at(0, shards)
     }
 }
 

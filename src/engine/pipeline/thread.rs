@@ -148,10 +148,7 @@ impl PipelineThread {
     fn run_queries(&mut self, taken: Vec<Option<Vec<IntakeOutput>>>, step_us: i64) {
         self.steps += 1;
         let shards = Arc::clone(&self.options.parts.shards);
-        let context = StepContext {
-            shards: &shards,
-            now_us: step_us,
-        };
+        let context = StepContext::at(step_us, &shards);
         let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
         let mut prepared = Vec::with_capacity(self.queries.len());
         let mut failed = failed_queries(&self.queries);
@@ -173,6 +170,7 @@ impl PipelineThread {
                 }
             }
         }
+        self.options.parts.late.add(context.late);
         self.publish(prepared);
         self.acknowledge();
     }
@@ -381,10 +379,8 @@ impl PipelineThread {
             let now_us = self.options.parts.clock.now_us();
             let taken = step::take(&mut query, &self.options.parts, now_us)?;
             self.steps += 1;
-            let context = StepContext {
-                shards: &self.options.parts.shards,
-                now_us: self.step_us(now_us).max(query.time_us),
-            };
+            let step_us = self.step_us(now_us).max(query.time_us);
+            let context = StepContext::at(step_us, &self.options.parts.shards);
             let (prepared, _) = step::run(&mut query, taken, &first, &context)?;
             let _visible = self.options.parts.publish.write();
             query

@@ -155,7 +155,9 @@ impl Query {
             // The plan of a table is one node, and its output is the change.
             inputs.insert(0, table.deltas());
         }
-        self.stages.step(inputs, upstream, context)
+        let output = self.stages.step(inputs, upstream, context);
+        context.late.of_query(&self.spec.name, context.now_us);
+        output
     }
 
     /// The objects whose changes it takes.

@@ -221,7 +221,9 @@ impl Stages {
                     .operators
                     .get_mut(&id)
                     .expect("every stateful node has its operator");
-                operator.step(context, inputs)
+                let output = operator.step(context, inputs);
+                context.late.of_operator(|| explain::operator(&self.plan, id));
+                output
             }
         }
     }

@@ -94,7 +94,15 @@ impl SessionOperator {
             input.deltas.iter().map(prepare).collect::<Result<_, _>>()?
         };
         self.stats.rows_in += rows as u64;
-        self.stats.late_rows += prepared.iter().map(|own| own.late as u64).sum::<u64>();
+        let late: usize = prepared.iter().map(|own| own.late).sum();
+        self.stats.late_rows += late as u64;
+        if let (true, Some(closed_to)) = (late > 0, input.closed_to) {
+            let session = &layout.session;
+            let last_late = closed_to.saturating_sub(session.gap_us);
+            context
+                .late
+                .note(input.deltas, session.time, last_late, closed_to)?;
+        }
         Ok(prepared)
     }
 
@@ -125,6 +133,9 @@ impl Operator for SessionOperator {
         let prepared = self.prepare(context, input)?;
         let outputs = self.run_shards(context, &prepared, input.watermark)?;
         self.stats.late_rows += outputs.iter().map(|output| output.late as u64).sum::<u64>();
+        if let Some(closed_to) = input.closed_to {
+            output::note_late(&self.layout, &outputs, closed_to, &context.late)?;
+        }
         let deltas = output::merge(&self.layout, outputs)?;
         self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
         Ok(deltas)

@@ -10,7 +10,8 @@ use super::input::Layout;
 use super::spans::Span;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::row_behind_time;
+use crate::engine::late_rows::LateRows;
+use crate::engine::operators::state::arrangement::{row_behind_time, time_of};
 use crate::engine::operators::stateless;
 
 /// A row in its session, and how often it is added or taken away.
@@ -29,8 +30,30 @@ pub(super) struct ShardOutput {
     pub(super) old: Vec<Change>,
     /// Rows added.
     pub(super) new: Vec<Change>,
-    /// Rows that belong to closed sessions.
+    /// How many rows belong to closed sessions.
     pub(super) late: usize,
+    /// The first of them, behind its time.
+    pub(super) first_late: Option<Arc<[u8]>>,
+}
+
+/// Shows one late row of each shard.
+///
+/// # Errors
+/// None that rows just encoded can cause.
+pub(super) fn note_late(
+    layout: &Layout,
+    outputs: &[ShardOutput],
+    watermark_us: i64,
+    late: &LateRows,
+) -> Result<(), EngineError> {
+    for row in outputs.iter().filter_map(|output| output.first_late.as_ref()) {
+        let mut decoder = layout.rows.decoder(|_| true, 1);
+        decoder.append(row_behind_time(row)?)?;
+        let columns: Vec<ArrayRef> = decoder.finish()?.into_iter().flatten().collect();
+        let batch = RecordBatch::try_new(Arc::clone(&layout.input), columns)?;
+        late.add(&batch, 0, time_of(row), watermark_us)?;
+    }
+    Ok(())
 }
 
 /// One output of all shards.

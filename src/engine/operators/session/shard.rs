@@ -175,6 +175,8 @@ impl Shard {
             let own = &prepared[delta.batch as usize];
             if self.is_late(layout, slot, own.time(delta.row)) {
                 output.late += 1;
+                let first = || Arc::from(own.row(delta.row));
+                output.first_late.get_or_insert_with(first);
             } else {
                 net.push((own.row(delta.row), own.weight(delta.row)));
             }

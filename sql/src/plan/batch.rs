@@ -27,7 +27,8 @@ use crate::SqlError;
 use crate::plan::averages;
 use crate::plan::session::SessionNode;
 use crate::plan::translate::translate;
-use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
+use crate::plan::window::WindowNode;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
 use crate::stream_plan::WindowKind;
 
 /// The plan without nodes of ours.

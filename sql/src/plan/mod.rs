@@ -47,6 +47,7 @@ mod unlike;
 mod values;
 mod walk;
 mod window;
+mod window_columns;
 mod words;
 
 use std::sync::Arc;
@@ -63,7 +64,8 @@ pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::walk::{relations_of, relations_read_by};
-pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
+pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
+pub use self::window_columns::{WINDOW_END, WINDOW_START};
 
 pub(crate) use self::dml::check_default;
 pub(crate) use self::window::Micros;

@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::plan::functions::Functions;
-use crate::plan::window::{Micros, WINDOW_END, WINDOW_START, windowed};
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START, windowed};
 
 /// Columns of the plain plan that nobody sees.
 const BEFORE: &str = "__session_before";
@@ -171,7 +171,7 @@ impl UserDefinedLogicalNodeCore for SessionNode {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Session: {} over {}", Micros(self.gap_us), self.time)
+        write!(f, "Session: {} µs over {}", self.gap_us, self.time)
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> PlanResult<Self> {

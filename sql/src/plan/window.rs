@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{
     Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
 };
@@ -30,13 +30,10 @@ use datafusion::sql::sqlparser::ast::{
 use crate::plan::session::SessionNode;
 use crate::plan::translate::{external, placed};
 use crate::plan::types::sql_type_name;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START, windowed};
 use crate::stream_plan::WindowKind;
 use crate::{SqlError, SqlState};
 
-/// Name of the appended column with the start of the window.
-pub const WINDOW_START: &str = "window_start";
-/// Name of the appended column with the end of the window, which does not belong to it.
-pub const WINDOW_END: &str = "window_end";
 /// In how many windows of a HOP or CUMULATE a row may stand.
 pub const WINDOWS_PER_ROW_MAX: i64 = 10_000;
 
@@ -66,20 +63,6 @@ impl WindowNode {
             schema,
         })
     }
-}
-
-/// The columns of a relation, and the two of its windows, which have the type of its time column.
-pub(crate) fn windowed(input: &DFSchema, time: &Column) -> PlanResult<DFSchemaRef> {
-    let time_field = input.field_from_column(time)?;
-    let of_type = |name| Arc::new(Field::new(name, time_field.data_type().clone(), false));
-    let mut fields: Vec<_> = input
-        .iter()
-        .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
-        .collect();
-    fields.push((None, of_type(WINDOW_START)));
-    fields.push((None, of_type(WINDOW_END)));
-    let schema = DFSchema::new_with_metadata(fields, DFSchema::metadata(input).clone())?;
-    Ok(Arc::new(schema))
 }
 
 impl PartialOrd for WindowNode {

@@ -35,7 +35,8 @@ use crate::plan::session::SessionNode;
 use crate::plan::subquery::SingleRowNode;
 use crate::plan::temporal::Conjuncts;
 use crate::plan::types::sql_type_name;
-use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
+use crate::plan::window::WindowNode;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
 use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
 use crate::{SqlError, SqlState};
 

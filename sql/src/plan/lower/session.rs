@@ -29,7 +29,9 @@ impl Lowering {
                 self.windows_open.push(reason);
                 return Err(self.cannot_emit());
             }
-            self.notice(format!("nothing cleans the state of SESSION. {reason}"));
+            if !self.goes_with_time(input.node) {
+                self.notice(format!("nothing cleans the state of SESSION. {reason}"));
+            }
             self.windows_open.push(reason);
         }
         let before = &self.nodes[input.node];

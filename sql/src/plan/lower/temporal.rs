@@ -7,9 +7,27 @@ use super::{Facts, Lowering, Relation, types_of};
 use crate::SqlError;
 use crate::plan::temporal::{TimeBound, as_micros};
 use crate::plan::translate::translate;
-use crate::stream_plan::{Instant, PlanNode, StreamOp, TemporalFilter};
+use crate::stream_plan::{Instant, NodeId, PlanNode, StreamOp, TemporalFilter};
 
 impl Lowering {
+    /// Whether the rows of a node are not of a stream, or go for good as time passes: what is kept of them goes too.
+    pub(super) fn goes_with_time(&self, node: NodeId) -> bool {
+        let mut open = vec![node];
+        let mut seen = vec![false; self.nodes.len()];
+        while let Some(id) = open.pop() {
+            if std::mem::replace(&mut seen[id], true) {
+                continue;
+            }
+            let node = &self.nodes[id];
+            match &node.op {
+                StreamOp::SourceScan(_) => return false,
+                StreamOp::TemporalFilter(filter) if !filter.until.is_empty() => {}
+                _ => open.extend(&node.inputs),
+            }
+        }
+        true
+    }
+
     pub(super) fn temporal_filter(
         &mut self,
         bounds: &[TimeBound],

@@ -73,14 +73,18 @@ pub enum StreamOp {
     Filter(Arc<dyn PhysicalExpr>),
     /// Computes columns.
     Project(Vec<Projection>),
-    /// Appends `window_start` and `window_end`; a row of a HOP stands in several windows. Rows without event time
-    /// (NULL) stand in none.
+    /// Appends `window_start` and `window_end`; a row of a HOP or CUMULATE stands in several windows. Rows without event
+    /// time (NULL) stand in none.
     Window {
         /// The event time column.
         time: usize,
         /// Which windows.
         kind: WindowKind,
     },
+    /// Appends the start and the end of the session in which a row stands. Rows without event time (NULL) stand in none.
+    Session(Session),
+    /// Gives rows from one instant on and up to another one, as time passes.
+    TemporalFilter(TemporalFilter),
     /// Groups by columns and aggregates columns.
     Aggregate(Aggregate),
     /// Orders the rows of each partition, and gives those of some places with what window functions say of them.
@@ -146,6 +150,49 @@ pub enum WindowKind {
         /// Shift of the grid.
         offset_us: i64,
     },
+    /// Windows that grow: they start one size apart, and each has an end every `step_us`, of which there are whole ones.
+    Cumulate {
+        /// Length of the longest.
+        size_us: i64,
+        /// Distance between ends.
+        step_us: i64,
+        /// Shift of the grid.
+        offset_us: i64,
+    },
+}
+
+/// Sessions: rows of equal partition columns, each less than `gap_us` after the one before. Output columns: those of the input,
+/// then the time of the session's first row, then that of its last row and the gap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// Columns of the input. Empty: all rows are one partition.
+    pub partition: Vec<usize>,
+    /// The time column, Timestamp(µs).
+    pub time: usize,
+    /// How long no row must come for a session to end (µs), positive.
+    pub gap_us: i64,
+    /// Whether the time is event time: a session is complete, and its state freed, when the watermark is at or past its end.
+    pub closes: bool,
+    /// Whether a session is emitted only when it is complete (`EMIT ON WINDOW CLOSE`).
+    pub emit_on_close: bool,
+}
+
+/// When rows are given. Columns are of the input, Timestamp(µs); a row with NULL in one of them is never given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemporalFilter {
+    /// A row is given from the latest of these instants on; from the beginning if there are none.
+    pub from: Vec<Instant>,
+    /// A row is given until the earliest of these instants, at which it is not given any more; for good if there are none.
+    pub until: Vec<Instant>,
+}
+
+/// An instant that a row names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    /// The column.
+    pub column: usize,
+    /// What leads from it to the instant (µs).
+    pub add_us: i64,
 }
 
 /// Which rows of two inputs belong together, and what is made of them. Output columns: those of the left input, then those
@@ -363,7 +410,9 @@ impl WindowKind {
     #[must_use]
     pub fn size_us(self) -> i64 {
         match self {
-            Self::Tumble { size_us, .. } | Self::Hop { size_us, .. } => size_us,
+            Self::Tumble { size_us, .. } | Self::Hop { size_us, .. } | Self::Cumulate { size_us, .. } => {
+                size_us
+            }
         }
     }
 
@@ -371,7 +420,7 @@ impl WindowKind {
     #[must_use]
     pub fn slide_us(self) -> i64 {
         match self {
-            Self::Tumble { size_us, .. } => size_us,
+            Self::Tumble { size_us, .. } | Self::Cumulate { size_us, .. } => size_us,
             Self::Hop { slide_us, .. } => slide_us,
         }
     }
@@ -380,7 +429,9 @@ impl WindowKind {
     #[must_use]
     pub fn offset_us(self) -> i64 {
         match self {
-            Self::Tumble { offset_us, .. } | Self::Hop { offset_us, .. } => offset_us,
+            Self::Tumble { offset_us, .. }
+            | Self::Hop { offset_us, .. }
+            | Self::Cumulate { offset_us, .. } => offset_us,
         }
     }
 
@@ -397,6 +448,19 @@ impl WindowKind {
             i64::try_from(start + size).ok()?;
             i64::try_from(start).ok()
         })
+    }
+}
+
+impl WindowKind {
+    /// Ends of the windows of CUMULATE that start at `start_us` and hold `time_us`, the earliest first; of other windows the
+    /// one end.
+    pub fn ends(self, start_us: i64, time_us: i64) -> impl Iterator<Item = i64> {
+        let (step, size) = match self {
+            Self::Cumulate { step_us, size_us, .. } => (step_us, size_us),
+            Self::Tumble { size_us, .. } | Self::Hop { size_us, .. } => (size_us, size_us),
+        };
+        let passed = time_us.saturating_sub(start_us).div_euclid(step);
+        (passed + 1..=size / step).filter_map(move |n| start_us.checked_add(n * step))
     }
 }
 
@@ -431,6 +495,20 @@ mod tests {
             prop_assert_eq!(starts.len(), 1);
             prop_assert!(starts[0] <= time && time < starts[0] + size_us);
             prop_assert_eq!((starts[0] - offset_us).rem_euclid(size_us), 0);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_that_grows_has_an_end_at_each_step_after_the_time(
+            time in -500_i64..500, step_us in 1_i64..12, steps in 1_i64..6, offset_us in -60_i64..60,
+        ) {
+            let kind = WindowKind::Cumulate { size_us: step_us * steps, step_us, offset_us };
+            let starts: Vec<i64> = kind.starts(time).collect();
+            prop_assert_eq!(starts.len(), 1);
+            let ends = (1..=steps).map(|n| starts[0] + n * step_us);
+            let expected: Vec<i64> = ends.filter(|end| *end > time).collect();
+            prop_assert_eq!(kind.ends(starts[0], time).collect::<Vec<_>>(), expected);
         }
     }
 

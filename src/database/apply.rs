@@ -133,6 +133,13 @@ impl Database {
             return Err(wrong_statement());
         };
         self.refuse_read_only(TAG)?;
+        if let Some(option) = view.with.get("state.ttl") {
+            return Err(Error::new("0A000", "option \"state.ttl\" is not supported")
+                .at(Some(option.position))
+                .with_hint(
+                    "Bound the state by a window over event time, or by a condition with now() in WHERE.",
+                ));
+        }
         if let Some((name, option)) = view.with.iter().next() {
             return Err(Error::new("22023", format!("unknown option \"{name}\""))
                 .at(Some(option.position))

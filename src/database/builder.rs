@@ -8,7 +8,7 @@ use highwater_connectors::registry::Registry;
 use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
 
 use super::{Database, recover};
-use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::clock::{Clock, HeldClock, SystemClock};
 use crate::error::{Error, Result};
 
 /// Settings of a database, each with a default that works.
@@ -18,6 +18,7 @@ pub struct DatabaseBuilder {
     lane_threads: usize,
     storage_memory_bytes: usize,
     registry: Arc<Registry>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Everything that opening needs.
@@ -77,6 +78,7 @@ impl DatabaseBuilder {
             lane_threads: std::thread::available_parallelism().map_or(2, usize::from),
             storage_memory_bytes: 256 << 20,
             registry: Arc::new(Registry::with_builtin()),
+            clock: Arc::new(SystemClock),
         }
     }
 
@@ -105,6 +107,14 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Arc::new(registry);
+        self
+    }
+
+    /// What the time is, in microseconds since 1970-01-01 00:00:00 UTC, in place of the machine's clock: for `now()` in views, idle
+    /// partitions and rows ahead of their time. For tests, which hold the clock.
+    #[must_use]
+    pub fn clock(mut self, now_us: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        self.clock = Arc::new(HeldClock(now_us));
         self
     }
 
@@ -158,7 +168,7 @@ impl DatabaseBuilder {
             checkpoint_interval: self.checkpoint_interval,
             lane_threads: self.lane_threads,
             registry: self.registry,
-            clock: Arc::new(SystemClock),
+            clock: self.clock,
             dir,
             settings,
         };

@@ -82,6 +82,7 @@ impl Engine {
             shards: Arc::new(shards),
             clock: options.clock,
             errors: Arc::new(errors),
+            late: Arc::default(),
             publish: Arc::default(),
         };
         let checkpointer = Arc::new(Checkpointer::start(&parts, options.last_epoch)?);

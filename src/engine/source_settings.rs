@@ -29,6 +29,12 @@ pub(crate) const SOURCE_OPTIONS: &[OptionSpec] = &[
         "Whether the watermark follows the clock while all partitions are idle, so that last windows close.",
     ),
     option(
+        "allowed.lateness",
+        OptionKind::Duration,
+        "0s",
+        "How long a window stays open after the watermark has passed its end: rows that come until then still count.",
+    ),
+    option(
         "watermark.max.skew",
         OptionKind::Duration,
         "5 min",
@@ -106,6 +112,7 @@ impl SourceSettings {
             watermark: WatermarkPolicy {
                 idle_timeout_us: duration("idle.timeout")?.unwrap_or(10_000_000),
                 idle_advance,
+                lateness_us: duration("allowed.lateness")?.unwrap_or(0),
             },
             skew_max_us: duration("watermark.max.skew")?.unwrap_or(300_000_000),
             drift_max_us: duration("watermark.max.drift")?,

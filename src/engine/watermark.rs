@@ -14,6 +14,8 @@ pub(crate) struct WatermarkPolicy {
     pub(crate) idle_timeout_us: i64,
     /// Whether the watermark follows wall-clock time while all partitions are idle.
     pub(crate) idle_advance: bool,
+    /// How much longer windows stay open than the watermark says (µs).
+    pub(crate) lateness_us: i64,
 }
 
 /// One partition.
@@ -58,6 +60,12 @@ impl WatermarkTracker {
     /// Sets what a checkpoint recorded for the source as a whole.
     pub(crate) fn restore_source(&mut self, watermark: Option<i64>) {
         self.source = watermark;
+    }
+
+    /// How far windows have closed (µs): the source's watermark, less the lateness that is allowed.
+    pub(crate) fn closed(&self) -> Option<i64> {
+        let lateness_us = self.policy.lateness_us;
+        self.source.map(|watermark| watermark.saturating_sub(lateness_us))
     }
 
     /// Adds a partition, with what a checkpoint recorded of it.
@@ -186,6 +194,7 @@ mod tests {
         WatermarkTracker::new(WatermarkPolicy {
             idle_timeout_us: 10 * SECOND,
             idle_advance,
+            lateness_us: 0,
         })
     }
 

@@ -1,5 +1,6 @@
 //! The `hw.*` tables: what runs, how far it is, what went wrong.
 
+mod late_rows;
 mod tables;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use highwater_sql::catalog::Catalog;
 
 use crate::database::Database;
 use crate::engine::errors_log::ErrorRow;
+use crate::engine::late_rows::LateRow;
 use crate::engine::pipeline::PipelineStatus;
 use crate::engine::status::QueryStatus;
 use crate::error::Result;
@@ -25,6 +27,7 @@ pub(crate) struct Snapshot {
     pipelines: Vec<PipelineStatus>,
     broken: Vec<QueryStatus>,
     errors: Vec<ErrorRow>,
+    late: Vec<LateRow>,
     settings: Vec<(&'static str, String)>,
     stored: tables::Stored,
 }
@@ -49,6 +52,7 @@ impl Snapshot {
         Ok(Self {
             catalog: shared.catalog(),
             errors: shared.engine.parts().errors.rows(),
+            late: shared.engine.parts().late.rows(),
             settings: shared.settings.clone(),
             stored: tables::Stored::read(shared, &running, &broken).await?,
             broken,
@@ -66,6 +70,7 @@ impl Snapshot {
             "sinks" => self.sinks(),
             "checkpoints" => self.checkpoints(),
             "errors" => self.errors(),
+            "late_rows" => self.late_rows(),
             "settings" => self.settings(),
             "views" => self.views(),
             "tables" => self.tables(),

@@ -123,14 +123,18 @@ async fn end_offsets(shared: &Arc<Shared>, body: &ObjectBody) -> Positions {
 }
 
 /// Builds a batch column by column.
-struct Columns(Vec<(&'static str, ArrayRef)>);
+pub(super) struct Columns(Vec<(&'static str, ArrayRef)>);
 
 impl Columns {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Vec::new())
     }
 
-    fn text<T: Into<String>>(mut self, name: &'static str, values: impl Iterator<Item = Option<T>>) -> Self {
+    pub(super) fn text<T: Into<String>>(
+        mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<T>>,
+    ) -> Self {
         let values = values.map(|value| value.map(Into::into));
         self.0.push((name, Arc::new(values.collect::<StringArray>())));
         self
@@ -153,14 +157,18 @@ impl Columns {
         self
     }
 
-    fn time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+    pub(super) fn time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
         let values: TimestampMicrosecondArray = values.collect();
         self.0.push((name, Arc::new(values.with_timezone("UTC"))));
         self
     }
 
     /// Event time is of the columns' own type: without a zone.
-    fn event_time(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+    pub(super) fn event_time(
+        mut self,
+        name: &'static str,
+        values: impl Iterator<Item = Option<i64>>,
+    ) -> Self {
         self.0
             .push((name, Arc::new(values.collect::<TimestampMicrosecondArray>())));
         self
@@ -172,7 +180,7 @@ impl Columns {
         self
     }
 
-    fn build(self) -> RecordBatch {
+    pub(super) fn build(self) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable(self.0.into_iter().map(|(name, array)| (name, array, true)))
             .expect("the columns are of one length")
     }

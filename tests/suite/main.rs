@@ -15,5 +15,6 @@ mod restart;
 mod slt;
 mod support;
 mod tables;
+mod temporal_filters;
 mod topics;
 mod tpch;

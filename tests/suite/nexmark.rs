@@ -4,10 +4,8 @@
 //! The queries are those of the benchmark in RisingWave's form, q101 to q106 included. Ranks have a total order, bounds are
 //! those of a few hundred auctions, and q14 counts characters without a function of its own. q102 divides by `nullif(…, 0)`:
 //! a subquery is computed before there is a row to compare with, so dividing by the number of bids fails while there are
-//! none, where PostgreSQL would not divide yet. Left out are
-//!
-//! - q11 (bids per session): there are no session windows;
-//! - q12 (bids per window of processing time): there is no processing time.
+//! none, where PostgreSQL would not divide yet. q11 has SESSION of event time in place of Flink's of processing time. Left out is
+//! q12 (bids per window of processing time): there is no processing time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -150,6 +150,54 @@ const SHAPES: &[Shape] = &[
     closing(
         "SELECT window_end, k, count(DISTINCT v) AS d FROM HOP(s, at, INTERVAL '2' SECOND, INTERVAL '6' SECOND) GROUP BY window_end, k",
     ),
+    // Other windows.
+    shape(
+        "SELECT window_start, window_end, count(*) AS n FROM HOP(s, at, INTERVAL '3' SECOND, INTERVAL '7' SECOND, INTERVAL '1' SECOND) GROUP BY window_start, window_end",
+    ),
+    shape(
+        "SELECT k, window_end FROM HOP(s, at, INTERVAL '5' SECOND, INTERVAL '2' SECOND, INTERVAL '-1' SECOND)",
+    ),
+    shape(
+        "SELECT window_start, window_end, count(*) AS n, max(v) AS m FROM CUMULATE(s, at, INTERVAL '2' SECOND, INTERVAL '6' SECOND) GROUP BY window_start, window_end",
+    ),
+    shape(
+        "SELECT k, v, window_start, window_end FROM CUMULATE(s, at, INTERVAL '1' SECOND, INTERVAL '3' SECOND, INTERVAL '2' SECOND) WHERE b",
+    ),
+    closing(
+        "SELECT window_end, k, sum(v) AS s FROM CUMULATE(s, at, INTERVAL '2' SECOND, INTERVAL '8' SECOND) GROUP BY window_end, window_start, k",
+    ),
+    shape(
+        "SELECT k, v, at, window_start, window_end FROM SESSION(s PARTITION BY k, at, INTERVAL '1' SECOND)",
+    ),
+    shape(
+        "SELECT v, window_start, window_end FROM SESSION(s PARTITION BY g, b, at, INTERVAL '3' SECOND) WHERE v > 2",
+    ),
+    shape(
+        "SELECT window_start, window_end, count(*) AS n, sum(v) AS s FROM SESSION(s, at, INTERVAL '0.15' SECOND) GROUP BY window_start, window_end",
+    ),
+    shape(
+        "SELECT k, window_start, window_end, count(*) AS n, min(v) AS lo FROM SESSION(s PARTITION BY k, at, INTERVAL '1.5' SECOND) GROUP BY k, window_start, window_end",
+    ),
+    shape(
+        "SELECT n, count(*) AS sessions FROM (SELECT k, window_end, count(*) AS n FROM SESSION((SELECT k, at FROM s WHERE b) PARTITION BY k, at, INTERVAL '2' SECOND) GROUP BY k, window_end) t GROUP BY n",
+    ),
+    closing("SELECT window_end, window_start, k, v FROM SESSION(s PARTITION BY k, at, INTERVAL '1' SECOND)"),
+    closing(
+        "SELECT window_end, window_start, k, count(*) AS n, max(v) AS m FROM SESSION(s PARTITION BY k, at, INTERVAL '2' SECOND) GROUP BY window_start, window_end, k",
+    ),
+    Shape {
+        before: &[(
+            "a",
+            "SELECT k, v, max(at) AS last, count(*) AS n FROM s GROUP BY k, v",
+        )],
+        query: "SELECT k, v, n, window_start, window_end FROM SESSION(a PARTITION BY k, last, INTERVAL '2' SECOND)",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT g, k, max(at) AS last FROM s GROUP BY g, k")],
+        query: "SELECT g, window_start, window_end, count(*) AS n FROM SESSION(a PARTITION BY g, last, INTERVAL '1' SECOND) GROUP BY g, window_start, window_end",
+        closes: false,
+    },
     Shape {
         before: &[("a", "SELECT k, count(*) AS n, sum(v) AS sv FROM s GROUP BY k")],
         query: "SELECT n, count(*) AS groups, sum(sv) AS total, min(sv) AS lo, max(sv) AS hi FROM a GROUP BY n",
@@ -327,13 +375,15 @@ async fn batch_answer(shape: &Shape, all: &[RecordBatch], closed_to_us: Option<i
     let mut found = answer(&inlined(shape), &[relation]).await;
     if shape.closes {
         let end = closed_to_us.map(|us| {
-            format!(
-                "1970-01-01 00:{:02}:{:02}",
+            let text = format!(
+                "1970-01-01 00:{:02}:{:02}.{:06}",
                 us / SECOND_US / 60,
-                us / SECOND_US % 60
-            )
+                us / SECOND_US % 60,
+                us % SECOND_US
+            );
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
         });
-        // Window ends are whole seconds within the first hour, so their text sorts as their time.
+        // Window ends are within the first hour, so their text sorts as their time.
         found.retain(|line| {
             end.as_ref()
                 .is_some_and(|end| line.split('|').next().unwrap() <= end.as_str())

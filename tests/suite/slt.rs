@@ -44,8 +44,8 @@ macro_rules! files {
 }
 
 files! {
-    aggregates collected conditions ddl errors functions joins numbers over select setops show subqueries tables times topn types
-    views windows
+    aggregates collected conditions ddl errors functions joins numbers over select sessions setops show subqueries
+    tables temporal_filters times topn types views windows
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! Flink SQL's spelling of window table functions, rewritten token by token into ours. Spans stay, so places stay.
+//! Flink SQL's spelling of window table functions, and PARTITION BY in their arguments, rewritten token by token into what
+//! sqlparser reads. Spans stay, so places stay.
 //!
 //! ```text
 //! TABLE(TUMBLE(TABLE bids, DESCRIPTOR(date_time), INTERVAL '10' SECONDS))
 //!    →  TUMBLE(bids, date_time, INTERVAL '10' SECOND)
+//! SESSION(bids PARTITION BY bidder, date_time, INTERVAL '10' SECOND)
+//!    →  SESSION(bids, bidder, date_time, INTERVAL '10' SECOND)
 //! ```
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -56,6 +59,10 @@ pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             }
             Token::Word(_) if in_window && word(index, &["descriptor"]) && paren(index + 1) => {
                 dropped[index] = true
+            }
+            Token::Word(_) if in_window && word(index, &["partition"]) && word(index + 1, &["by"]) => {
+                replaced.push((index, Token::Comma));
+                dropped[index + 1] = true;
             }
             Token::Word(word) if index >= 2 && is_word(&tokens[index - 2].token, &["interval"]) => {
                 if let Some((_, unit)) = UNITS

@@ -2,8 +2,10 @@
 //! are rounded.
 //!
 //! ```text
-//! TUMBLE:  Filter window_start IS NOT NULL ◀─ Project *, window_start(time), window_end(…)
-//! HOP:     Project *, window_end(…) ◀─ Unnest window_start ◀─ Project *, window_starts(time)
+//! TUMBLE:   Filter window_start IS NOT NULL ◀─ Project *, window_start(time), window_end(…)
+//! HOP:      Project *, window_end(…) ◀─ Unnest window_start ◀─ Project *, window_starts(time)
+//! CUMULATE: Unnest window_end ◀─ Project *, window_start(time), window_ends(time)
+//! SESSION:  see [`session`](crate::plan::session)
 //! ```
 
 use std::sync::Arc;
@@ -23,8 +25,10 @@ use datafusion::logical_expr::{
 
 use crate::SqlError;
 use crate::plan::averages;
+use crate::plan::session::SessionNode;
 use crate::plan::translate::translate;
-use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
+use crate::plan::window::WindowNode;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
 use crate::stream_plan::WindowKind;
 
 /// The plan without nodes of ours.
@@ -33,9 +37,10 @@ use crate::stream_plan::WindowKind;
 /// What DataFusion finds wrong with the rewritten plan.
 pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     plan.transform_up_with_subqueries(|node| {
-        let node = match window_of(&node) {
-            Some(window) => without_window(window)?,
-            None => averages::rounded(checked_integers(node.recompute_schema()?)?)?,
+        let node = match (window_of(&node), SessionNode::of(&node)) {
+            (Some(window), _) => without_window(window)?,
+            (None, Some(session)) => session.plain()?,
+            (None, None) => averages::rounded(checked_integers(node.recompute_schema()?)?)?,
         };
         Ok(Transformed::yes(node))
     })
@@ -56,19 +61,27 @@ fn without_window(window: &WindowNode) -> PlanResult<LogicalPlan> {
     let start = Expr::Column(Column::new_unqualified(WINDOW_START));
     let call = |output, arg| ScalarUDF::from(WindowFunction::new(window.kind, output)).call(vec![arg]);
     let builder = LogicalPlanBuilder::from(window.input.clone());
+    let each = || UnnestOptions {
+        null_handling: NullHandling::Drop,
+        ..UnnestOptions::default()
+    };
     let with_start = match window.kind {
+        WindowKind::Cumulate { .. } => {
+            let own = [
+                call(WindowOutput::Start, time.clone()).alias(WINDOW_START),
+                call(WindowOutput::Ends, time).alias(WINDOW_END),
+            ];
+            return builder
+                .project(columns().chain(own))?
+                .unnest_column_with_options(WINDOW_END, each())?
+                .build();
+        }
         WindowKind::Tumble { .. } => builder
             .project(columns().chain([call(WindowOutput::Start, time).alias(WINDOW_START)]))?
             .filter(start.clone().is_not_null())?,
         WindowKind::Hop { .. } => builder
             .project(columns().chain([call(WindowOutput::Starts, time).alias(WINDOW_START)]))?
-            .unnest_column_with_options(
-                WINDOW_START,
-                UnnestOptions {
-                    null_handling: NullHandling::Drop,
-                    ..UnnestOptions::default()
-                },
-            )?,
+            .unnest_column_with_options(WINDOW_START, each())?,
     };
     let end = call(WindowOutput::End, start.clone()).alias(WINDOW_END);
     with_start.project(columns().chain([start, end]))?.build()
@@ -83,6 +96,8 @@ enum WindowOutput {
     Starts,
     /// The end of the window of a start.
     End,
+    /// The ends of all windows of a time that start together, as a list.
+    Ends,
 }
 
 /// A function from times to windows.
@@ -121,19 +136,30 @@ impl WindowFunction {
                         .with_timezone_opt(zone),
                 )
             }
-            WindowOutput::Starts => {
-                let values = TimestampMicrosecondBuilder::new().with_timezone_opt(zone);
-                let mut lists = ListBuilder::new(values);
-                for time in times {
-                    for start in time.into_iter().flat_map(|time| self.kind.starts(time)) {
-                        lists.values().append_value(start);
-                    }
-                    lists.append(true);
-                }
-                Arc::new(lists.finish())
-            }
+            WindowOutput::Starts => lists(times, zone, |time| self.kind.starts(time)),
+            WindowOutput::Ends => lists(times, zone, |time| {
+                let starts = self.kind.starts(time);
+                starts.flat_map(move |start| self.kind.ends(start, time))
+            }),
         }
     }
+}
+
+/// A list for each time.
+fn lists<T: Iterator<Item = i64>>(
+    times: &TimestampMicrosecondArray,
+    zone: Option<Arc<str>>,
+    of: impl Fn(i64) -> T,
+) -> ArrayRef {
+    let values = TimestampMicrosecondBuilder::new().with_timezone_opt(zone);
+    let mut lists = ListBuilder::new(values);
+    for time in times {
+        for value in time.into_iter().flat_map(&of) {
+            lists.values().append_value(value);
+        }
+        lists.append(true);
+    }
+    Arc::new(lists.finish())
 }
 
 impl ScalarUDFImpl for WindowFunction {
@@ -142,6 +168,7 @@ impl ScalarUDFImpl for WindowFunction {
             WindowOutput::Start => "window_start",
             WindowOutput::Starts => "window_starts",
             WindowOutput::End => "window_end",
+            WindowOutput::Ends => "window_ends",
         }
     }
 
@@ -151,9 +178,10 @@ impl ScalarUDFImpl for WindowFunction {
 
     fn return_type(&self, arg_types: &[DataType]) -> PlanResult<DataType> {
         match (self.output, arg_types) {
-            (WindowOutput::Starts, [time @ DataType::Timestamp(TimeUnit::Microsecond, _)]) => {
-                Ok(DataType::List(Arc::new(Field::new("item", time.clone(), true))))
-            }
+            (
+                WindowOutput::Starts | WindowOutput::Ends,
+                [time @ DataType::Timestamp(TimeUnit::Microsecond, _)],
+            ) => Ok(DataType::List(Arc::new(Field::new("item", time.clone(), true)))),
             (_, [time @ DataType::Timestamp(TimeUnit::Microsecond, _)]) => Ok(time.clone()),
             _ => exec_err!("a window needs a timestamp in microseconds"),
         }

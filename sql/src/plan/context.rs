@@ -272,14 +272,12 @@ impl ContextProvider for Names<'_> {
         _args: Vec<datafusion::logical_expr::Expr>,
     ) -> PlanResult<Arc<dyn TableSource>> {
         let error = match name.to_lowercase().as_str() {
-            name @ ("cumulate" | "session" | "generate_series") => {
-                SqlError::unsupported(format!("{} in FROM", name.to_uppercase()))
-            }
+            "generate_series" => SqlError::unsupported("GENERATE_SERIES in FROM"),
             other => SqlError::new(
                 SqlState::UndefinedFunction,
                 format!("table function {other} does not exist"),
             )
-            .with_hint("Table functions are TUMBLE and HOP."),
+            .with_hint("Table functions are TUMBLE, HOP, CUMULATE and SESSION."),
         };
         Err(external(error))
     }

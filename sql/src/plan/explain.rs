@@ -20,8 +20,8 @@ use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::statement::ObjectKind;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, Collected, Join, JoinKind, NodeId, Over, PlanNode, Rank,
-    SortKey, SourceScan, StreamOp, StreamPlan,
+    Aggregate, AggregateCall, AggregateFunction, Collected, Instant, Join, JoinKind, NodeId, Over, PlanNode,
+    Rank, Session, SortKey, SourceScan, StreamOp, StreamPlan, TemporalFilter,
 };
 
 /// How deep the tree is drawn.
@@ -90,6 +90,8 @@ impl Drawing<'_> {
             | StreamOp::RelationScan { .. }
             | StreamOp::Values(_)
             | StreamOp::Unnest(_)
+            | StreamOp::Session(_)
+            | StreamOp::TemporalFilter(_)
             | StreamOp::Aggregate(_)
             | StreamOp::Over(_)
             | StreamOp::Join(_)
@@ -135,6 +137,8 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
             format!("Project: {}", exprs.collect::<Vec<_>>().join(", "))
         }
         StreamOp::Window { time, kind } => format!("Window: {kind} over {}", name_of(input, *time)),
+        StreamOp::Session(session) => session_line(session, input),
+        StreamOp::TemporalFilter(filter) => temporal_line(filter, input),
         StreamOp::Aggregate(aggregate) => aggregate_line(aggregate, input),
         StreamOp::Over(over) => over_line(over, input),
         StreamOp::Union => "Union".to_owned(),
@@ -312,6 +316,39 @@ fn over_line(over: &Over, input: &Schema) -> String {
         text.push_str("; emits on close");
     }
     text
+}
+
+fn session_line(session: &Session, input: &Schema) -> String {
+    let gap = Micros(session.gap_us);
+    let mut text = format!("Session: gap {gap} over {}", name_of(input, session.time));
+    let partition: Vec<&str> = session.partition.iter().map(|c| name_of(input, *c)).collect();
+    if !partition.is_empty() {
+        let _ = write!(text, " PARTITION BY {}", partition.join(", "));
+    }
+    text.push_str(match session.closes {
+        true => "; closes at window_end",
+        false => "; never closes",
+    });
+    if session.emit_on_close {
+        text.push_str("; emits on close");
+    }
+    text
+}
+
+fn temporal_line(filter: &TemporalFilter, input: &Schema) -> String {
+    let instants = |word: &str, instants: &[Instant]| {
+        let shown = instants.iter().map(|instant| {
+            let name = name_of(input, instant.column);
+            match instant.add_us {
+                0 => format!("{word} {name}"),
+                add @ 1.. => format!("{word} {name} + {}", Micros(add)),
+                add => format!("{word} {name} - {}", Micros(add.saturating_neg())),
+            }
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let all = [instants("from", &filter.from), instants("until", &filter.until)].concat();
+    format!("Temporal filter: {}", all.join(", "))
 }
 
 fn properties(node: &PlanNode) -> String {

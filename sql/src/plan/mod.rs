@@ -35,11 +35,13 @@ mod query;
 mod refuse;
 mod rewrite;
 mod row_values;
+mod session;
 mod similar;
 mod sink;
 mod source;
 mod subquery;
 mod suspect;
+mod temporal;
 mod to_char;
 mod translate;
 pub mod types;
@@ -47,6 +49,7 @@ mod unlike;
 mod values;
 mod walk;
 mod window;
+mod window_columns;
 mod words;
 
 use std::sync::Arc;
@@ -63,7 +66,8 @@ pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::walk::{relations_of, relations_read_by};
-pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
+pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
+pub use self::window_columns::{WINDOW_END, WINDOW_START};
 
 pub(crate) use self::dml::check_default;
 pub(crate) use self::window::Micros;
@@ -116,10 +120,11 @@ pub fn plan_view(
     refuse::refuse_unsupported(query)?;
     let names = Names::new(catalog, None);
     let plan = named(query::bind(&names, query)?, columns)?;
-    query::refuse_impure(&plan.plan)?;
+    query::refuse_impure_beside_now(&plan.plan)?;
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
     subquery::refuse_rest(&optimized)?;
+    temporal::refuse_other_clocks(&optimized)?;
     let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
     Ok(PlannedQuery { plan, depends_on })
 }

@@ -1,11 +1,15 @@
 //! Filters go down to the rows that they are about, but not below an aggregate that has a row for no rows: there a condition that
-//! is never true would leave that row standing.
+//! is never true would leave that row standing. Those with `now()` stay above aggregates, whose input would otherwise change
+//! with the time, and do not become conditions of joins, which have no clock.
 
-use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result as PlanResult};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::plan::temporal::reads_clock;
 
 /// DataFusion's rule with that exception.
 #[derive(Debug, Default)]
@@ -28,9 +32,33 @@ impl OptimizerRule for PushFilters {
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         match &plan {
-            LogicalPlan::Filter(filter) if has_row_for_no_rows(&filter.input) => Ok(Transformed::no(plan)),
+            LogicalPlan::Filter(filter)
+                if has_row_for_no_rows(&filter.input)
+                    || keeps_its_clock(&filter.predicate, &filter.input) =>
+            {
+                Ok(Transformed::no(plan))
+            }
             _ => self.rule.rewrite(plan, config),
         }
+    }
+}
+
+/// Whether a part of the predicate that has `now()` must not go into `input`.
+fn keeps_its_clock(predicate: &Expr, input: &LogicalPlan) -> bool {
+    let mut timed = split_conjunction(predicate)
+        .into_iter()
+        .filter(|part| reads_clock(part));
+    match input {
+        LogicalPlan::Aggregate(_) => timed.next().is_some(),
+        LogicalPlan::Join(join) => {
+            let is_of = |side: &LogicalPlan, column: &Column| side.schema().has_column(column);
+            timed.any(|part| {
+                let columns = part.column_refs();
+                !columns.iter().all(|column| is_of(&join.left, column))
+                    && !columns.iter().all(|column| is_of(&join.right, column))
+            })
+        }
+        _ => false,
     }
 }
 

@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, subquery};
+use crate::plan::{distinct_on, literals, postgres, refuse, subquery, temporal};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -167,9 +167,19 @@ pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
 
 /// Refuses functions whose result may change when a row is computed again, for instance for its retraction.
 pub(crate) fn refuse_impure(plan: &LogicalPlan) -> Result<(), SqlError> {
+    refuse_impure_unless(plan, &|_| false)
+}
+
+/// The same, but for `now()`: where that may stand is looked at when the optimizer is done.
+pub(crate) fn refuse_impure_beside_now(plan: &LogicalPlan) -> Result<(), SqlError> {
+    refuse_impure_unless(plan, &temporal::is_now)
+}
+
+fn refuse_impure_unless(plan: &LogicalPlan, is_let_through: &dyn Fn(&Expr) -> bool) -> Result<(), SqlError> {
     let found = plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
             expr.apply(|expr| match expr {
+                other if is_let_through(other) => Ok(TreeNodeRecursion::Continue),
                 Expr::ScalarFunction(call) => match impurity(&call.func) {
                     Some(why) => Err(external(impure(call.name(), why))),
                     None => Ok(TreeNodeRecursion::Continue),

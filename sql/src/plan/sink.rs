@@ -84,6 +84,8 @@ fn retracting(plan: &StreamPlan) -> String {
         Some(StreamOp::Join(_)) => {
             "What its join gives of a row changes as rows of the other side come.".to_owned()
         }
+        Some(StreamOp::Session(_)) => "A row changes its window as more rows of its session come.".to_owned(),
+        Some(StreamOp::TemporalFilter(_)) => "Its rows go as time passes, because of now().".to_owned(),
         Some(StreamOp::RelationScan { relation, kind, .. }) => {
             format!("Rows of {} \"{relation}\" are updated.", kind.noun())
         }
@@ -92,10 +94,11 @@ fn retracting(plan: &StreamPlan) -> String {
 }
 
 fn plain_hint(plan: &StreamPlan) -> String {
-    let can_close = plan
-        .nodes
-        .iter()
-        .any(|node| matches!(&node.op, StreamOp::Aggregate(aggregate) if aggregate.closing.is_some()));
+    let can_close = plan.nodes.iter().any(|node| match &node.op {
+        StreamOp::Aggregate(aggregate) => aggregate.closing.is_some(),
+        StreamOp::Session(session) => session.closes,
+        _ => false,
+    });
     let upsert = "Use FORMAT UPSERT with primary_key.";
     match can_close {
         true => format!("{upsert} Or end the query with EMIT ON WINDOW CLOSE, which emits each window once."),

@@ -291,7 +291,7 @@ fn no_such_function(name: &str) -> SqlError {
         format!("function {name} does not exist"),
     );
     match name {
-        "tumble" | "hop" => error
+        "tumble" | "hop" | "cumulate" | "session" => error
             .with_detail("Window functions stand in FROM.")
             .with_hint(format!(
                 "Write FROM {}(relation, time column, …) and GROUP BY window_start.",

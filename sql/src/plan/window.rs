@@ -1,14 +1,16 @@
-//! `TUMBLE(relation, time column, size [, offset])` and `HOP(relation, time column, slide, size [, offset])` as relations.
+//! `TUMBLE(relation, time column, size [, offset])`, `HOP(relation, time column, slide, size [, offset])`,
+//! `CUMULATE(relation, time column, step, size [, offset])` and `SESSION(relation [PARTITION BY column, …], time column, gap)`
+//! as relations.
 //!
-//! The call becomes a [`WindowNode`], which keeps the columns of its relation and appends `window_start` and
-//! `window_end`. Streaming plans lower it to their Window operator, batch plans rewrite it to plain expressions.
+//! The call becomes a [`WindowNode`], or a [`SessionNode`], which keep the columns of their relation and append `window_start`
+//! and `window_end`. Streaming plans lower them to operators, batch plans rewrite them to plain expressions.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, TimeUnit};
+use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::{
     Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
 };
@@ -25,16 +27,14 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor,
 };
 
+use crate::plan::session::SessionNode;
 use crate::plan::translate::{external, placed};
 use crate::plan::types::sql_type_name;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START, windowed};
 use crate::stream_plan::WindowKind;
 use crate::{SqlError, SqlState};
 
-/// Name of the appended column with the start of the window.
-pub const WINDOW_START: &str = "window_start";
-/// Name of the appended column with the end of the window, which does not belong to it.
-pub const WINDOW_END: &str = "window_end";
-/// In how many windows of a HOP a row may stand.
+/// In how many windows of a HOP or CUMULATE a row may stand.
 pub const WINDOWS_PER_ROW_MAX: i64 = 10_000;
 
 /// A relation with its windows.
@@ -55,21 +55,12 @@ impl WindowNode {
     /// # Errors
     /// If `input` has no such time column, or has window columns already.
     pub fn try_new(input: LogicalPlan, time: Column, kind: WindowKind) -> PlanResult<Self> {
-        let time_field = input.schema().field_from_column(&time)?;
-        let of_type = |name| Arc::new(Field::new(name, time_field.data_type().clone(), false));
-        let mut fields: Vec<_> = input
-            .schema()
-            .iter()
-            .map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
-            .collect();
-        fields.push((None, of_type(WINDOW_START)));
-        fields.push((None, of_type(WINDOW_END)));
-        let schema = DFSchema::new_with_metadata(fields, DFSchema::metadata(input.schema()).clone())?;
+        let schema = windowed(input.schema(), &time)?;
         Ok(Self {
             input,
             time,
             kind,
-            schema: Arc::new(schema),
+            schema,
         })
     }
 }
@@ -157,6 +148,28 @@ impl RelationPlanner for WindowRelations {
 enum WindowFunction {
     Tumble,
     Hop,
+    Cumulate,
+    Session,
+}
+
+impl WindowFunction {
+    fn usage(self) -> &'static str {
+        match self {
+            Self::Tumble => "TUMBLE(relation, time column, size [, offset])",
+            Self::Hop => "HOP(relation, time column, slide, size [, offset])",
+            Self::Cumulate => "CUMULATE(relation, time column, step, size [, offset])",
+            Self::Session => "SESSION(relation [PARTITION BY column, …], time column, gap)",
+        }
+    }
+
+    fn takes(self, args: usize) -> bool {
+        match self {
+            Self::Tumble => (3..=4).contains(&args),
+            Self::Hop | Self::Cumulate => (4..=5).contains(&args),
+            // What stands between the relation and the time are the columns of PARTITION BY.
+            Self::Session => args >= 3,
+        }
+    }
 }
 
 /// A call of a window function in FROM.
@@ -207,10 +220,24 @@ impl WindowCall {
                 ));
             }
         }
-        let (input, time) = self.time_column(args[1], input, context)?;
+        let time_at = match self.function {
+            WindowFunction::Session => args.len() - 2,
+            _ => 1,
+        };
+        let partition = partition_columns(&args[1..time_at], &input, context)?;
+        let (input, time) = self.time_column(args[time_at], input, context)?;
         let mut lengths = Vec::new();
-        for arg in &args[2..] {
+        for arg in &args[time_at + 1..] {
             lengths.push(interval_us(arg, context).map_err(|e| placed(e, arg.span()))?);
+        }
+        if self.function == WindowFunction::Session {
+            let node = Arc::new(SessionNode::try_new(
+                input,
+                partition,
+                time,
+                positive_gap(lengths[0])?,
+            )?);
+            return Ok(LogicalPlan::Extension(Extension { node }));
         }
         let kind = self.kind(&lengths).map_err(external)?;
         let node = WindowNode::try_new(input, time, kind)?;
@@ -219,10 +246,7 @@ impl WindowCall {
 
     /// The arguments, of which there are as many as the function takes.
     fn positional(&self) -> Result<Vec<&ast::Expr>, SqlError> {
-        let usage = match self.function {
-            WindowFunction::Tumble => "TUMBLE(relation, time column, size [, offset])",
-            WindowFunction::Hop => "HOP(relation, time column, slide, size [, offset])",
-        };
+        let usage = self.function.usage();
         let wrong = || {
             SqlError::new(
                 SqlState::UndefinedFunction,
@@ -238,11 +262,7 @@ impl WindowCall {
                 _ => None,
             })
             .collect();
-        let required = match self.function {
-            WindowFunction::Tumble => 3,
-            WindowFunction::Hop => 4,
-        };
-        args.filter(|args| args.len() == required || args.len() == required + 1)
+        args.filter(|args| self.function.takes(args.len()))
             .ok_or_else(wrong)
     }
 
@@ -290,10 +310,18 @@ impl WindowCall {
     fn kind(&self, lengths: &[i64]) -> Result<WindowKind, SqlError> {
         let offset_us = |n: usize| lengths.get(n).copied().unwrap_or(0);
         let kind = match self.function {
-            WindowFunction::Tumble => WindowKind::Tumble {
+            WindowFunction::Tumble | WindowFunction::Session => WindowKind::Tumble {
                 size_us: lengths[0],
                 offset_us: offset_us(1),
             },
+            WindowFunction::Cumulate => {
+                check_steps(lengths[0], lengths[1])?;
+                WindowKind::Cumulate {
+                    step_us: lengths[0],
+                    size_us: lengths[1],
+                    offset_us: offset_us(2),
+                }
+            }
             WindowFunction::Hop => WindowKind::Hop {
                 slide_us: lengths[0],
                 size_us: lengths[1],
@@ -319,10 +347,69 @@ impl WindowCall {
     }
 }
 
+/// The steps of CUMULATE must come out even, and there must not be too many.
+fn check_steps(step_us: i64, size_us: i64) -> Result<(), SqlError> {
+    let wrong = |message: &str| Err(SqlError::new(SqlState::InvalidParameterValue, message));
+    if step_us <= 0 || size_us <= 0 {
+        return wrong("the step and the size of a window must be positive");
+    }
+    if size_us % step_us != 0 {
+        return wrong("the size of a window of CUMULATE must be a multiple of its step")
+            .map_err(|error| error.with_hint("CUMULATE takes the step first, and then the size."));
+    }
+    if size_us / step_us > WINDOWS_PER_ROW_MAX {
+        return Err(SqlError::new(
+            SqlState::InvalidParameterValue,
+            format!("a row would stand in more than {WINDOWS_PER_ROW_MAX} windows"),
+        )
+        .with_hint("Use a longer step or a shorter size."));
+    }
+    Ok(())
+}
+
+fn positive_gap(gap_us: i64) -> PlanResult<i64> {
+    if gap_us > 0 {
+        return Ok(gap_us);
+    }
+    Err(external(SqlError::new(
+        SqlState::InvalidParameterValue,
+        "the gap of a session must be positive",
+    )))
+}
+
+/// The columns of PARTITION BY, one by one or in parentheses.
+fn partition_columns(
+    args: &[&ast::Expr],
+    input: &LogicalPlan,
+    context: &mut dyn RelationPlannerContext,
+) -> PlanResult<Vec<Column>> {
+    let mut columns = Vec::with_capacity(args.len());
+    for arg in args {
+        let each = match arg {
+            ast::Expr::Tuple(each) => each.iter().collect(),
+            ast::Expr::Nested(one) => vec![one.as_ref()],
+            one => vec![*one],
+        };
+        for own in each {
+            match context.sql_to_expr(own.clone(), input.schema())? {
+                Expr::Column(column) => columns.push(column),
+                _ => {
+                    let error = SqlError::unsupported("an expression in PARTITION BY of SESSION")
+                        .with_hint("Compute it in a subquery, and name its column here.");
+                    return Err(placed(external(error), own.span()));
+                }
+            }
+        }
+    }
+    Ok(columns)
+}
+
 fn window_function(name: &ObjectName) -> Option<WindowFunction> {
     match name.to_string().to_lowercase().as_str() {
         "tumble" => Some(WindowFunction::Tumble),
         "hop" => Some(WindowFunction::Hop),
+        "cumulate" => Some(WindowFunction::Cumulate),
+        "session" => Some(WindowFunction::Session),
         _ => None,
     }
 }
@@ -426,6 +513,9 @@ impl fmt::Display for WindowKind {
                 size_us, slide_us, ..
             } => {
                 write!(f, "HOP({} every {}", Micros(*size_us), Micros(*slide_us))?;
+            }
+            Self::Cumulate { size_us, step_us, .. } => {
+                write!(f, "CUMULATE({} by {}", Micros(*size_us), Micros(*step_us))?;
             }
         }
         match self.offset_us() {

@@ -148,6 +148,10 @@ pub(super) const SYSTEM_TABLES: &[(&str, &str)] = &[
         "hw.lanes",
         "each partition as each query reads it: position, lag, watermark",
     ),
+    (
+        "hw.late_rows",
+        "some of the rows that came after their window had closed",
+    ),
     ("hw.operators", "rows and state of each operator"),
     (
         "hw.queries",

@@ -6,9 +6,11 @@
 pub(crate) mod aggregate;
 pub(crate) mod join;
 pub(crate) mod over;
+pub(crate) mod session;
 pub(crate) mod single_row;
 pub(crate) mod state;
 pub(crate) mod stateless;
+pub(crate) mod temporal;
 pub(crate) mod unnest;
 
 use std::sync::Arc;
@@ -19,14 +21,38 @@ use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateT
 use self::aggregate::AggregateOperator;
 use self::join::JoinOperator;
 use self::over::OverOperator;
+use self::session::SessionOperator;
 use self::single_row::SingleRowOperator;
+use self::temporal::TemporalOperator;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::late_rows::LateRows;
 
 /// What a step tells its operators.
 pub(crate) struct StepContext<'a> {
     /// Runs the shards of an operator in parallel.
     pub(crate) shards: &'a rayon::ThreadPool,
+    /// The time of the step (µs since the epoch): what `now()` is. It never goes back, over restarts either.
+    pub(crate) now_us: i64,
+    /// Takes some of the rows that came after their window had closed.
+    pub(crate) late: LateRows,
+}
+
+impl<'a> StepContext<'a> {
+    /// Of a step at a time.
+    pub(crate) fn at(now_us: i64, shards: &'a rayon::ThreadPool) -> Self {
+        Self {
+            shards,
+            now_us,
+            late: LateRows::default(),
+        }
+    }
+
+    /// Of a step for operators that do not ask for the time.
+    #[cfg(test)]
+    pub(crate) fn of(shards: &'a rayon::ThreadPool) -> Self {
+        Self::at(0, shards)
+    }
 }
 
 /// What a step brings of one input of an operator.
@@ -47,6 +73,11 @@ pub(crate) trait Operator: Send {
     /// # Errors
     /// Fails the query; the operator is not used again.
     fn step(&mut self, context: &StepContext<'_>, inputs: &[Input<'_>]) -> Result<Vec<Delta>, EngineError>;
+
+    /// When its output changes although no input comes (µs since the epoch), if it ever does.
+    fn due_us(&self) -> Option<i64> {
+        None
+    }
 
     /// Takes what changed since the last freeze; a swap, not a copy of the values. `None` if nothing changed.
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>>;
@@ -92,6 +123,17 @@ pub(crate) fn stateful(
             let operator = OverOperator::try_new(over, schema, append_only, output, shards)?;
             Ok(Some(Box::new(operator)))
         }
+        StreamOp::Session(session) => {
+            let input = &plan.nodes[node.inputs[0]].schema;
+            Ok(Some(Box::new(SessionOperator::try_new(
+                session, input, output, shards,
+            )?)))
+        }
+        StreamOp::TemporalFilter(filter) => Ok(Some(Box::new(TemporalOperator::try_new(
+            filter,
+            output,
+            node.append_only,
+        )?))),
         StreamOp::SingleRow => Ok(Some(Box::new(SingleRowOperator::default()))),
         _ => Ok(None),
     }

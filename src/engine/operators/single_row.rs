@@ -103,7 +103,7 @@ mod tests {
             closed_to: None,
             watermark: None,
         };
-        let deltas = operator.step(&StepContext { shards: &pool }, &[input])?;
+        let deltas = operator.step(&StepContext::of(&pool), &[input])?;
         Ok(deltas.iter().map(Delta::num_rows).sum())
     }
 

@@ -124,11 +124,14 @@ pub(crate) fn windows_per_row(kind: WindowKind) -> usize {
                 .div_ceil(slide_us.max(1).unsigned_abs());
             usize::try_from(windows).unwrap_or(usize::MAX)
         }
+        WindowKind::Cumulate { size_us, step_us, .. } => {
+            usize::try_from(size_us / step_us.max(1)).unwrap_or(usize::MAX)
+        }
     }
 }
 
-/// Appends the window's start and end (the last two columns of `schema`). A row of a HOP is repeated for each of its
-/// windows, in the order of their starts; a row without a time is left out.
+/// Appends the window's start and end (the last two columns of `schema`). A row of a HOP or CUMULATE is repeated for each of
+/// its windows, in their order; a row without a time is left out.
 ///
 /// # Errors
 /// A time outside of the supported range.
@@ -147,17 +150,26 @@ pub(crate) fn window(
         _ => input,
     };
     let times = times.values();
-    if times
-        .iter()
-        .any(|time| !(-TIME_LIMIT_US..TIME_LIMIT_US).contains(time))
-    {
-        return Err(EngineError::new("22008", "timestamp out of range")
-            .with_detail("The event time of a row is too far from the present to have a window."));
-    }
+    check_times(times)?;
     match kind {
         WindowKind::Tumble { size_us, offset_us } => {
             let starts = tumble_starts(times, size_us, offset_us);
-            with_windows(schema, input.clone(), starts, size_us)
+            let ends = starts.iter().map(|start| start + size_us).collect();
+            with_windows(schema, input.clone(), starts, ends)
+        }
+        WindowKind::Cumulate {
+            size_us, offset_us, ..
+        } => {
+            let (mut rows, mut starts, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+            let of_time = tumble_starts(times, size_us, offset_us);
+            for ((row, time), start) in (0u32..).zip(times).zip(of_time) {
+                for end in kind.ends(start, *time) {
+                    rows.push(row);
+                    starts.push(start);
+                    ends.push(end);
+                }
+            }
+            with_windows(schema, repeated(input, rows)?, starts, ends)
         }
         WindowKind::Hop {
             size_us,
@@ -165,23 +177,40 @@ pub(crate) fn window(
             offset_us,
         } => {
             let (rows, starts) = hop_starts(times, size_us, slide_us, offset_us);
-            let rows = UInt32Array::from(rows);
-            let weights = match &input.weights {
-                Some(weights) => {
-                    let weights = PrimitiveArray::<Int64Type>::new(weights.clone(), None);
-                    Some(
-                        take(&weights, &rows, None)?
-                            .as_primitive::<Int64Type>()
-                            .values()
-                            .clone(),
-                    )
-                }
-                None => None,
-            };
-            let batch = take_record_batch(&input.batch, &rows)?;
-            with_windows(schema, Delta { batch, weights }, starts, size_us)
+            let ends = starts.iter().map(|start| start + size_us).collect();
+            with_windows(schema, repeated(input, rows)?, starts, ends)
         }
     }
+}
+
+/// The rows of these numbers, with their weights.
+fn repeated(input: &Delta, rows: Vec<u32>) -> Result<Delta, EngineError> {
+    let rows = UInt32Array::from(rows);
+    let weights = match &input.weights {
+        Some(weights) => {
+            let weights = PrimitiveArray::<Int64Type>::new(weights.clone(), None);
+            let taken = take(&weights, &rows, None)?;
+            Some(taken.as_primitive::<Int64Type>().values().clone())
+        }
+        None => None,
+    };
+    let batch = take_record_batch(&input.batch, &rows)?;
+    Ok(Delta { batch, weights })
+}
+
+/// Refuses times from which no window can be reckoned.
+///
+/// # Errors
+/// A time outside of the supported range (`22008`).
+pub(crate) fn check_times(times: &[i64]) -> Result<(), EngineError> {
+    if times
+        .iter()
+        .all(|time| (-TIME_LIMIT_US..TIME_LIMIT_US).contains(time))
+    {
+        return Ok(());
+    }
+    Err(EngineError::new("22008", "timestamp out of range")
+        .with_detail("The event time of a row is too far from the present to have a window."))
 }
 
 /// The start of the window of each time. Neighbouring rows mostly share their window: the division is then skipped.
@@ -220,14 +249,14 @@ fn hop_starts(times: &[i64], size_us: i64, slide_us: i64, offset_us: i64) -> (Ve
     (rows, starts)
 }
 
-fn with_windows(
+/// The rows beside their windows.
+pub(crate) fn with_windows(
     schema: &SchemaRef,
     rows: Delta,
     starts: Vec<i64>,
-    size_us: i64,
+    ends: Vec<i64>,
 ) -> Result<Delta, EngineError> {
     let mut columns = rows.batch.columns().to_vec();
-    let ends: Vec<i64> = starts.iter().map(|start| start + size_us).collect();
     let count = starts.len();
     for values in [starts, ends] {
         let values = PrimitiveArray::<TimestampMicrosecondType>::new(values.into(), None::<NullBuffer>);
@@ -240,7 +269,10 @@ fn with_windows(
     })
 }
 
-fn microseconds(column: &ArrayRef) -> Result<PrimitiveArray<TimestampMicrosecondType>, EngineError> {
+/// A time column as microseconds.
+pub(crate) fn microseconds(
+    column: &ArrayRef,
+) -> Result<PrimitiveArray<TimestampMicrosecondType>, EngineError> {
     let micros = match column.data_type() {
         DataType::Timestamp(TimeUnit::Microsecond, _) => Arc::clone(column),
         _ => cast(column, &DataType::Timestamp(TimeUnit::Microsecond, None))?,
@@ -338,6 +370,28 @@ mod tests {
         )
         .unwrap();
         assert_eq!(found, [(0, 0, 4, 1), (1, 0, 4, 1)]);
+    }
+
+    #[test]
+    fn a_window_that_grows_holds_a_row_up_to_each_end_behind_it() {
+        let input = rows(vec![Some(3), None, Some(9)], Some(vec![2, 1, -1]));
+        let found = windows(
+            WindowKind::Cumulate {
+                size_us: 9,
+                step_us: 3,
+                offset_us: 0,
+            },
+            &input,
+        )
+        .unwrap();
+        let expected = [
+            (0, 0, 6, 2),
+            (0, 0, 9, 2),
+            (2, 9, 12, -1),
+            (2, 9, 15, -1),
+            (2, 9, 18, -1),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl FrozenQuery {
             reads_relations: !query.spec.relations.is_empty(),
             header: QueryHeader {
                 stale: false,
+                time_us: query.time_us,
                 watermarks,
             },
             operator_headers,
@@ -88,6 +89,7 @@ impl FrozenQuery {
         Self::of_failed(query.spec.id, stale)
     }
 
+    /// Of a query that is stale nothing but that is read again.
     fn of_failed(id: ObjectId, stale: bool) -> Self {
         Self {
             id,
@@ -95,6 +97,7 @@ impl FrozenQuery {
             reads_relations: false,
             header: QueryHeader {
                 stale,
+                time_us: i64::MIN,
                 watermarks: Vec::new(),
             },
             operator_headers: Vec::new(),

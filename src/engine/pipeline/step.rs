@@ -7,6 +7,7 @@ use highwater_storage::ObjectId;
 
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::operators::StepContext;
 use crate::engine::query::intake::IntakeOutput;
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::spec::EngineParts;
@@ -44,10 +45,10 @@ pub(super) fn run(
     query: &mut Query,
     taken: Vec<IntakeOutput>,
     upstream: &HashMap<ObjectId, UpstreamChange>,
-    parts: &EngineParts,
+    context: &StepContext<'_>,
 ) -> Result<(Prepared, UpstreamChange), EngineError> {
     let run = || {
-        let deltas: Vec<Delta> = query.step(taken, upstream, &parts.shards)?;
+        let deltas: Vec<Delta> = query.step(taken, upstream, context)?;
         let change = UpstreamChange {
             deltas: deltas.clone(),
             watermark: query.watermark(),

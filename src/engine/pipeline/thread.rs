@@ -11,11 +11,18 @@ use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
 use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::operators::StepContext;
 use crate::engine::query::change::{TableChange, TableInput};
 use crate::engine::query::intake::{Intake, IntakeOutput};
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
 use crate::engine::status::{Phase, QueryStatus};
+
+/// How far steps are apart that are taken only because time has passed.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the thread sleeps at most for what is due by the clock, which may be set meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state of a pipeline's thread.
 pub(super) struct PipelineThread {
@@ -25,6 +32,8 @@ pub(super) struct PipelineThread {
     /// In dependency order.
     queries: Vec<Query>,
     steps: u64,
+    /// No step is taken before this only because time has passed.
+    tick_at: Instant,
     checkpoint_at: Instant,
     waiting: Vec<Waiting>,
     in_flight: Arc<InFlight>,
@@ -48,6 +57,7 @@ impl PipelineThread {
             signal,
             queries: Vec::new(),
             steps: 0,
+            tick_at: Instant::now(),
             checkpoint_at,
             waiting: Vec::new(),
             in_flight,
@@ -80,7 +90,8 @@ impl PipelineThread {
     /// Takes what there is and runs every query once; false if there was nothing to do.
     fn step(&mut self) -> bool {
         let now_us = self.options.parts.clock.now_us();
-        let mut moved = false;
+        let step_us = self.step_us(now_us);
+        let mut moved = self.tick(step_us);
         let mut taken = Vec::with_capacity(self.queries.len());
         self.fail_sinks();
         for query in &mut self.queries {
@@ -104,17 +115,40 @@ impl PipelineThread {
             }
         }
         if moved {
-            self.run_queries(taken);
+            self.run_queries(taken, step_us);
         } else {
             self.fail_dependents();
         }
         moved
     }
 
+    /// The time of a step that is taken when the clock says `now_us`: all queries have the same, and it never goes back.
+    fn step_us(&self, now_us: i64) -> i64 {
+        let before = self.queries.iter().map(|query| query.time_us);
+        before.max().map_or(now_us, |before| before.max(now_us))
+    }
+
+    /// Whether a step is due because time has passed.
+    fn tick(&mut self, step_us: i64) -> bool {
+        let is_due = self.due_us().is_some_and(|due_us| due_us <= step_us) && Instant::now() >= self.tick_at;
+        if is_due {
+            self.tick_at = Instant::now() + TICK;
+        }
+        is_due
+    }
+
+    /// When a result changes next although nothing comes.
+    fn due_us(&self) -> Option<i64> {
+        let running = self.queries.iter().filter(|query| query.failure.is_none());
+        running.filter_map(|query| query.stages.due_us()).min()
+    }
+
     /// Runs the queries that have taken something and makes their results visible together. They stand in dependency order,
     /// so a query meets the failures of all that it reads before its turn.
-    fn run_queries(&mut self, taken: Vec<Option<Vec<IntakeOutput>>>) {
+    fn run_queries(&mut self, taken: Vec<Option<Vec<IntakeOutput>>>, step_us: i64) {
         self.steps += 1;
+        let shards = Arc::clone(&self.options.parts.shards);
+        let context = StepContext::at(step_us, &shards);
         let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
         let mut prepared = Vec::with_capacity(self.queries.len());
         let mut failed = failed_queries(&self.queries);
@@ -124,7 +158,7 @@ impl PipelineThread {
                 continue;
             };
             query.is_dirty = true;
-            match step::run(query, taken, &changes, &self.options.parts) {
+            match step::run(query, taken, &changes, &context) {
                 Ok((output, change)) => {
                     changes.insert(query.spec.id, change);
                     prepared.push(Some(output));
@@ -136,6 +170,7 @@ impl PipelineThread {
                 }
             }
         }
+        self.options.parts.late.add(context.late);
         self.publish(prepared);
         self.acknowledge();
     }
@@ -219,9 +254,14 @@ impl PipelineThread {
             // A floor keeps a clock that stands still from making the thread spin.
             Instant::now() + Duration::from_micros(wait_us.max(1_000))
         });
+        let due = self.due_us().filter(|_| !is_blocked).map(|at_us| {
+            let wait_us = u64::try_from(at_us.saturating_sub(now_us)).unwrap_or(0);
+            let wait = Duration::from_micros(wait_us.max(1_000)).min(WAIT_MAX);
+            (Instant::now() + wait).max(self.tick_at)
+        });
         let has_work = self.is_dirty() && !self.in_flight.is_busy();
         let checkpoint = has_work.then_some(self.checkpoint_at);
-        change.into_iter().chain(checkpoint).min()
+        change.into_iter().chain(due).chain(checkpoint).min()
     }
 
     fn is_dirty(&self) -> bool {
@@ -336,9 +376,12 @@ impl PipelineThread {
             } else {
                 HashMap::new()
             };
-            let taken = step::take(&mut query, &self.options.parts, self.options.parts.clock.now_us())?;
+            let now_us = self.options.parts.clock.now_us();
+            let taken = step::take(&mut query, &self.options.parts, now_us)?;
             self.steps += 1;
-            let (prepared, _) = step::run(&mut query, taken, &first, &self.options.parts)?;
+            let step_us = self.step_us(now_us).max(query.time_us);
+            let context = StepContext::at(step_us, &self.options.parts.shards);
+            let (prepared, _) = step::run(&mut query, taken, &first, &context)?;
             let _visible = self.options.parts.publish.write();
             query
                 .output

@@ -206,9 +206,9 @@ impl Intake {
         &self.taps
     }
 
-    /// The source's watermark as of the last take (µs).
+    /// The watermark by which windows close (µs): the source's as of the last take, less the lateness that it allows.
     pub(crate) fn watermark(&self) -> Option<i64> {
-        self.tracker.source()
+        self.tracker.closed()
     }
 
     /// When the watermark may move without rows (wall clock, µs).

@@ -29,6 +29,7 @@ use self::stage::Stages;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::operators::StepContext;
 
 /// A running query, owned by its pipeline's thread.
 pub(crate) struct Query {
@@ -48,6 +49,8 @@ pub(crate) struct Query {
     pub(crate) failure: Option<EngineError>,
     /// Whether anything changed since the last freeze.
     pub(crate) is_dirty: bool,
+    /// The time of its last step (µs since the epoch); that of the next one is not before it.
+    pub(crate) time_us: i64,
 }
 
 impl Query {
@@ -91,6 +94,7 @@ impl Query {
             is_recorded: found.query.is_some(),
             is_dirty: failure.is_none(),
             failure,
+            time_us: header.map_or(i64::MIN, |header| header.time_us),
         })
     }
 
@@ -132,8 +136,13 @@ impl Query {
         &mut self,
         taken: Vec<IntakeOutput>,
         upstream: &HashMap<ObjectId, UpstreamChange>,
-        shards: &rayon::ThreadPool,
+        context: &StepContext<'_>,
     ) -> Result<Vec<Delta>, EngineError> {
+        debug_assert!(
+            context.now_us >= self.time_us,
+            "the time of steps does not go back"
+        );
+        self.time_us = context.now_us;
         let mut inputs: HashMap<NodeId, Vec<Delta>> = HashMap::new();
         for (intake, output) in self.intakes.iter().zip(taken) {
             for (node, deltas) in intake.tap_nodes().iter().zip(output.taps) {
@@ -146,7 +155,9 @@ impl Query {
             // The plan of a table is one node, and its output is the change.
             inputs.insert(0, table.deltas());
         }
-        self.stages.step(inputs, upstream, shards)
+        let output = self.stages.step(inputs, upstream, context);
+        context.late.of_query(&self.spec.name, context.now_us);
+        output
     }
 
     /// The objects whose changes it takes.

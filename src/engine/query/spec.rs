@@ -16,6 +16,7 @@ use crate::engine::error::EngineError;
 use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
+use crate::engine::late_rows::LateLog;
 use crate::engine::source_settings::SourceSettings;
 
 /// A table, view or sink to run.
@@ -104,6 +105,8 @@ pub(crate) struct EngineParts {
     pub(crate) clock: Arc<dyn Clock>,
     /// Bad records.
     pub(crate) errors: Arc<ErrorLog>,
+    /// Late rows.
+    pub(crate) late: Arc<LateLog>,
     /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
     pub(crate) publish: Arc<parking_lot::RwLock<()>>,
 }

@@ -149,7 +149,7 @@ impl Stages {
         &mut self,
         mut outputs: HashMap<NodeId, Vec<Delta>>,
         upstream: &HashMap<ObjectId, UpstreamChange>,
-        shards: &rayon::ThreadPool,
+        context: &StepContext<'_>,
     ) -> Result<Vec<Delta>, EngineError> {
         let plan = Arc::clone(&self.plan);
         let closed_to = self.watermarks.clone();
@@ -167,7 +167,7 @@ impl Stages {
                     watermark: self.watermarks[*from],
                 })
                 .collect();
-            let output = self.run((id, node), &inputs, upstream, shards)?;
+            let output = self.run((id, node), &inputs, upstream, context)?;
             outputs.insert(id, output);
         }
         self.has_stepped = true;
@@ -179,7 +179,7 @@ impl Stages {
         (id, node): (NodeId, &PlanNode),
         inputs: &[Input<'_>],
         upstream: &HashMap<ObjectId, UpstreamChange>,
-        shards: &rayon::ThreadPool,
+        context: &StepContext<'_>,
     ) -> Result<Vec<Delta>, EngineError> {
         const NONE: &[Delta] = &[];
         let all_deltas = || inputs.iter().flat_map(|input| input.deltas);
@@ -211,12 +211,19 @@ impl Stages {
                 let all: Vec<Delta> = all_deltas().cloned().collect();
                 stateless::union(&node.schema, &all)
             }
-            StreamOp::Aggregate(_) | StreamOp::Over(_) | StreamOp::Join(_) | StreamOp::SingleRow => {
+            StreamOp::Session(_)
+            | StreamOp::TemporalFilter(_)
+            | StreamOp::Aggregate(_)
+            | StreamOp::Over(_)
+            | StreamOp::Join(_)
+            | StreamOp::SingleRow => {
                 let operator = self
                     .operators
                     .get_mut(&id)
                     .expect("every stateful node has its operator");
-                operator.step(&StepContext { shards }, inputs)
+                let output = operator.step(context, inputs);
+                context.late.of_operator(|| explain::operator(&self.plan, id));
+                output
             }
         }
     }
@@ -246,6 +253,12 @@ impl Stages {
     /// Whether the query must take a step without any input: global aggregates have a row for no rows.
     pub(crate) fn needs_first_step(&self) -> bool {
         !self.has_stepped
+    }
+
+    /// When the result changes although nothing comes (µs since the epoch), if it ever does.
+    pub(crate) fn due_us(&self) -> Option<i64> {
+        let due = self.operators.values().filter_map(|operator| operator.due_us());
+        due.min()
     }
 
     /// Takes what changed since the last freeze.

@@ -213,7 +213,7 @@ impl Lowering {
         // There are few combinations of booleans.
         let fields = &node.schema.fields()[..aggregate.groups.len()];
         let is_few = fields.iter().all(|field| *field.data_type() == DataType::Boolean);
-        if is_few || self.scans.is_empty() {
+        if is_few || node.inputs.iter().all(|input| self.goes_with_time(*input)) {
             return;
         }
         let names: Vec<&str> = node.schema.fields()[..aggregate.groups.len()]

@@ -282,7 +282,7 @@ impl Lowering {
 
     /// Says that the state of a join of streams grows with their rows.
     fn note_unbounded_join(&mut self, id: NodeId) {
-        if self.scans.is_empty() {
+        if self.goes_with_time(id) {
             return;
         }
         let (join, left, right) = match (&self.nodes[id].op, &self.nodes[id].inputs[..]) {

@@ -17,6 +17,8 @@ mod join;
 mod over;
 mod rows;
 mod scan;
+mod session;
+mod temporal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,9 +31,12 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::plan::session::SessionNode;
 use crate::plan::subquery::SingleRowNode;
+use crate::plan::temporal::Conjuncts;
 use crate::plan::types::sql_type_name;
-use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
+use crate::plan::window::WindowNode;
+use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
 use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
 use crate::{SqlError, SqlState};
 
@@ -141,6 +146,10 @@ impl Lowering {
             let input = self.relation(&window.input, depth + 1)?;
             return self.window(window, &input);
         }
+        if let Some(session) = node.downcast_ref::<SessionNode>() {
+            let input = self.relation(&session.input, depth + 1)?;
+            return self.session(session, &input);
+        }
         match node.downcast_ref::<SingleRowNode>() {
             Some(single) => {
                 let input = self.relation(&single.input, depth + 1)?;
@@ -175,7 +184,24 @@ impl Lowering {
         ) {
             return Ok(input);
         }
-        let predicate = self.compile(&filter.predicate, filter.input.schema(), &input)?;
+        let Conjuncts { plain, timed } = Conjuncts::of(&filter.predicate)?;
+        let input = match plain {
+            Some(plain) => self.plain_filter(&plain, filter.input.schema(), &input)?,
+            None => input,
+        };
+        match timed.is_empty() {
+            true => Ok(input),
+            false => self.temporal_filter(&timed, filter.input.schema(), &input),
+        }
+    }
+
+    fn plain_filter(
+        &mut self,
+        predicate: &Expr,
+        schema: &DFSchema,
+        input: &Relation,
+    ) -> Result<Relation, SqlError> {
+        let predicate = self.compile(predicate, schema, input)?;
         self.limit_ranks(input.node, &predicate);
         let node = &self.nodes[input.node];
         let next = PlanNode {
@@ -187,7 +213,7 @@ impl Lowering {
         let facts = self.facts[input.node].clone();
         Ok(Relation {
             node: self.push(next, facts),
-            columns: input.columns,
+            columns: input.columns.clone(),
         })
     }
 
@@ -328,13 +354,12 @@ impl Lowering {
             self.windows_open.push(reason);
         }
         let node = &self.nodes[input.node];
-        let time_field = node.schema.field(time);
-        let mut fields: Vec<Field> = node.schema.fields().iter().map(|f| f.as_ref().clone()).collect();
-        for name in [WINDOW_START, WINDOW_END] {
-            fields.push(Field::new(name, time_field.data_type().clone(), false));
-        }
+        let schema = with_window_columns(&node.schema, time);
         let key = match (&node.key, window.kind) {
             (Some(key), WindowKind::Hop { .. }) => Some(key.iter().copied().chain([width]).collect()),
+            (Some(key), WindowKind::Cumulate { .. }) => {
+                Some(key.iter().copied().chain([width + 1]).collect())
+            }
             (key, _) => key.clone(),
         };
         let next = PlanNode {
@@ -343,7 +368,7 @@ impl Lowering {
                 kind: window.kind,
             },
             inputs: vec![input.node],
-            schema: Arc::new(Schema::new(fields)),
+            schema,
             append_only: node.append_only,
             key,
             event_time: node.event_time,
@@ -445,7 +470,12 @@ impl Lowering {
     /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.
     fn check_emit(&self) -> Result<(), SqlError> {
         let has = |is: fn(&StreamOp) -> bool| self.nodes.iter().any(|node| is(&node.op));
-        let has_aggregate = has(|op| matches!(op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
+        let has_aggregate = has(|op| {
+            matches!(
+                op,
+                StreamOp::Aggregate(_) | StreamOp::Over(_) | StreamOp::Session(_)
+            )
+        });
         let takes_back = self.nodes.last().is_some_and(|root| !root.append_only);
         if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_))) {
             return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
@@ -466,6 +496,15 @@ impl Lowering {
         .with_detail("The query has no GROUP BY: its rows are final as soon as they come.")
         .with_hint("Leave EMIT ON WINDOW CLOSE out."))
     }
+}
+
+/// The columns of a node, and those of the windows over its column `time`.
+fn with_window_columns(schema: &Schema, time: usize) -> SchemaRef {
+    let own = [WINDOW_START, WINDOW_END]
+        .map(|name| Arc::new(Field::new(name, schema.field(time).data_type().clone(), false)));
+    Arc::new(Schema::new(
+        schema.fields().iter().cloned().chain(own).collect::<Vec<_>>(),
+    ))
 }
 
 /// The types of the columns, for fingerprints.

@@ -241,6 +241,9 @@ impl Lowering {
     fn note_unbounded_order(&mut self, node: &PlanNode) {
         let StreamOp::Over(over) = &node.op else { return };
         let append_only = node.inputs.iter().all(|input| self.nodes[*input].append_only);
+        if node.inputs.iter().all(|input| self.goes_with_time(*input)) {
+            return;
+        }
         if over.partition.is_empty() && append_only && over.slice.is_some_and(|slice| slice.take.is_some()) {
             // It keeps no more rows than it gives.
             return;

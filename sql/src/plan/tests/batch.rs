@@ -71,12 +71,15 @@ const TIMES: [Option<i64>; 11] = [
 fn expected(kind: WindowKind) -> Vec<(i64, i64, i64)> {
     let times = TIMES.iter().flatten();
     times
-        .flat_map(|t| kind.starts(*t).map(|s| (*t, s, s + kind.size_us())))
+        .flat_map(|t| {
+            kind.starts(*t)
+                .flat_map(move |s| kind.ends(s, *t).map(move |end| (*t, s, end)))
+        })
         .collect()
 }
 
 #[tokio::test]
-async fn tumble_and_hop_agree_with_the_stream_before_the_epoch_and_with_offsets() {
+async fn windows_agree_with_the_stream_before_the_epoch_and_with_offsets() {
     let seconds = 1_000_000;
     for (call, kind) in [
         (
@@ -99,6 +102,14 @@ async fn tumble_and_hop_agree_with_the_stream_before_the_epoch_and_with_offsets(
                 size_us: 10 * seconds,
                 slide_us: 3 * seconds,
                 offset_us: seconds,
+            },
+        ),
+        (
+            "CUMULATE(bids, date_time, INTERVAL '2' SECOND, INTERVAL '8' SECOND, INTERVAL '3' SECOND)",
+            WindowKind::Cumulate {
+                size_us: 8 * seconds,
+                step_us: 2 * seconds,
+                offset_us: 3 * seconds,
             },
         ),
         (

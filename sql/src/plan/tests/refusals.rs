@@ -32,7 +32,11 @@ fn what_streaming_queries_lack_is_refused_by_name_where_the_place_is_not_known()
     for text in [
         "WITH RECURSIVE r AS (SELECT 1 AS n) SELECT * FROM r",
         "SELECT now() FROM bids",
-        "SELECT * FROM bids WHERE kts > current_timestamp",
+        "SELECT * FROM bids WHERE kts > current_timestamp OR price > 1",
+        "SELECT * FROM bids WHERE kts = now()",
+        "SELECT * FROM bids WHERE kts > now() - INTERVAL '1 month'",
+        "SELECT now() - kts AS age FROM bids",
+        "SELECT auction, count(*) FROM bids GROUP BY auction HAVING count(*) FILTER (WHERE kts > now()) > 1",
         "SELECT random() FROM bids",
     ] {
         let error = error_of(text);
@@ -186,8 +190,20 @@ fn windows_refuse_what_they_cannot_do() {
             "relation \"tumble\" does not exist",
         ),
         (
-            "SESSION(bids, date_time, INTERVAL '1' SECOND)",
-            "SESSION in FROM is not supported",
+            "SESSION(bids, date_time, INTERVAL '-1' SECOND)",
+            "the gap of a session must be positive",
+        ),
+        (
+            "SESSION(bids PARTITION BY price + 1, date_time, INTERVAL '1' SECOND)",
+            "an expression in PARTITION BY of SESSION is not supported",
+        ),
+        (
+            "CUMULATE(bids, date_time, INTERVAL '7' SECOND, INTERVAL '10' SECOND)",
+            "the size of a window of CUMULATE must be a multiple of its step",
+        ),
+        (
+            "CUMULATE(bids, date_time, INTERVAL '1' SECOND, INTERVAL '1' DAY)",
+            "a row would stand in more than 10000 windows",
         ),
     ] {
         let error = error_of(&format!("SELECT * FROM {call}"));

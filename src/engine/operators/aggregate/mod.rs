@@ -158,6 +158,10 @@ impl AggregateOperator {
         self.stats.rows_in += rows as u64;
         let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
         self.stats.late_rows += (rows - taken) as u64;
+        if let (true, Some(windows), Some(closed_to)) = (taken < rows, layout.windows, closed_to) {
+            let last_late = closed_to.saturating_sub(windows.add_us);
+            context.late.note(input, windows.column, last_late, closed_to)?;
+        }
         Ok(prepared)
     }
 }

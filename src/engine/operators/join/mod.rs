@@ -110,6 +110,14 @@ impl JoinOperator {
         let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
         self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
+        if let (true, Some(closed_to)) = (taken < rows, closed_to) {
+            for (input, side) in inputs.iter().zip(&layout.sides) {
+                if let Some((column, add_us)) = side.times.late {
+                    let last_late = closed_to.saturating_sub(add_us);
+                    context.late.note(input.deltas, column, last_late, closed_to)?;
+                }
+            }
+        }
         Ok(prepared)
     }
 

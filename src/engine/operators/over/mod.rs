@@ -97,6 +97,11 @@ impl OverOperator {
         let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
         self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
+        if let (true, Some((column, add_us)), Some(closed_to)) = (taken < rows, layout.closing, closed_to) {
+            context
+                .late
+                .note(deltas, column, closed_to.saturating_sub(add_us), closed_to)?;
+        }
         Ok(prepared)
     }
 

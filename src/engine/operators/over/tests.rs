@@ -141,7 +141,7 @@ proptest! {
             }
             let deltas = [delta(&step, append_only)];
             let input = Input { deltas: &deltas, closed_to: None, watermark: None };
-            take(&mut output, &operator.step(&StepContext { shards: &pool }, &[input]).unwrap());
+            take(&mut output, &operator.step(&StepContext::of(&pool), &[input]).unwrap());
             prop_assert_eq!(&output, &expected(&rows, slice));
             if restart {
                 let mut writer = CheckpointWriter::new(Epoch(epoch));
@@ -172,6 +172,6 @@ fn of_rows_that_are_only_added_no_more_than_the_slice_is_kept() {
         closed_to: None,
         watermark: None,
     };
-    operator.step(&StepContext { shards: &pool }, &[input]).unwrap();
+    operator.step(&StepContext::of(&pool), &[input]).unwrap();
     assert_eq!(operator.stats().state_rows, 3);
 }

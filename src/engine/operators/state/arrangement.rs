@@ -227,6 +227,11 @@ impl Arrangement {
         })
     }
 
+    /// The slots that have a key.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.marks.live.iter()
+    }
+
     /// How many different rows there are in all relations.
     pub(crate) fn len(&self) -> usize {
         self.relations.iter().map(|relation| relation.rows).sum()
@@ -368,14 +373,27 @@ impl Relation {
 
 /// Appends a time to a row that starts with it (µs): rows sort by it. A row without a time has the last one of all.
 pub(crate) fn put_time(out: &mut Vec<u8>, time: Option<i64>) {
-    let time = time.unwrap_or(i64::MAX);
-    out.extend_from_slice(&(time ^ i64::MIN).to_be_bytes());
+    out.extend_from_slice(&time_bytes(time.unwrap_or(i64::MAX)));
+}
+
+/// What rows of this time start with.
+pub(crate) fn time_bytes(time: i64) -> [u8; 8] {
+    (time ^ i64::MIN).to_be_bytes()
 }
 
 /// The time that a row starts with.
-fn time_of(row: &[u8]) -> i64 {
+pub(crate) fn time_of(row: &[u8]) -> i64 {
     row.first_chunk()
         .map_or(i64::MAX, |time| i64::from_be_bytes(*time) ^ i64::MIN)
+}
+
+/// What stands behind the time that a row starts with.
+///
+/// # Errors
+/// Bytes that are too short for a time, as only damaged state holds them.
+pub(crate) fn row_behind_time(row: &[u8]) -> Result<&[u8], EngineError> {
+    row.get(8..)
+        .ok_or_else(|| EngineError::recovery("a row with a time in operator state cannot be read"))
 }
 
 /// Sorts changes by slot and row and keeps the last one of each.

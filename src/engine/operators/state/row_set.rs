@@ -1,6 +1,7 @@
 //! [`RowSet`]: the rows of one key and how often each is there, in little space when they are few.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// More rows than this are held in a map.
@@ -63,6 +64,29 @@ impl RowSet {
         };
         let few = self.rows.few().iter().map(|stored| (&stored.row, stored.cell));
         few.chain(many.into_iter().flatten().map(|(row, cell)| (row, *cell)))
+    }
+
+    /// The rows whose bytes are at or behind `from` and before `to`, in order.
+    pub(crate) fn range<'s>(
+        &'s self,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&'s Arc<[u8]>, Cell)> + use<'s> {
+        let few = self.rows.few();
+        let place = |bytes: &[u8]| few.partition_point(|stored| stored.row.as_ref() < bytes);
+        let (start, end) = (place(from), to.map_or(few.len(), place));
+        let bounds = (
+            Bound::Included(from),
+            to.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let many = match &self.rows {
+            // A map does not take a range that ends before it starts.
+            Rows::Many(map) if to.is_none_or(|to| from <= to) => Some(map.range::<[u8], _>(bounds)),
+            _ => None,
+        };
+        let few = few.get(start..end).unwrap_or_default().iter();
+        few.map(|stored| (&stored.row, stored.cell))
+            .chain(many.into_iter().flatten().map(|(row, cell)| (row, *cell)))
     }
 
     /// The row of these bytes, if it is there.
@@ -215,6 +239,11 @@ mod tests {
                 let expected: Vec<_> = model.iter().map(|(row, cell)| (Arc::clone(row), *cell)).collect();
                 prop_assert_eq!(found, expected);
                 prop_assert_eq!((set.len(), set.is_empty()), (model.len(), model.is_empty()));
+                let (from, to) = ([row[..].first().copied().unwrap_or(9)], [40]);
+                let found: Vec<_> = set.range(&from, Some(&to)).map(|(row, _)| Arc::clone(row)).collect();
+                let within = |row: &&Arc<[u8]>| row[..] >= from[..] && row[..] < to[..];
+                let expected: Vec<_> = model.keys().filter(within).cloned().collect();
+                prop_assert_eq!(found, expected);
             }
         }
     }

@@ -65,7 +65,7 @@ impl World {
         input: &[Delta],
         watermark: Option<i64>,
     ) -> Result<Vec<String>, EngineError> {
-        let context = StepContext { shards: &self.pool };
+        let context = StepContext::of(&self.pool);
         let input = Input {
             deltas: input,
             closed_to: self.watermark,
@@ -101,7 +101,7 @@ impl World {
 
     /// One step whose output nobody looks at.
     pub(super) fn step_quietly(&mut self, input: &[Delta], watermark: Option<i64>) {
-        let context = StepContext { shards: &self.pool };
+        let context = StepContext::of(&self.pool);
         let input = Input {
             deltas: input,
             closed_to: self.watermark,

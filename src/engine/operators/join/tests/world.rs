@@ -68,7 +68,7 @@ impl World {
             closed_to: micros(self.watermarks[side]),
             watermark: micros(watermarks[side]),
         };
-        let context = StepContext { shards: &self.pool };
+        let context = StepContext::of(&self.pool);
         let deltas = self.operator.step(&context, &[input(0), input(1)])?;
         self.watermarks = watermarks;
         let mut lines = Vec::new();

@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 
 use crate::SqlError;
 use crate::plan::averages;
+use crate::plan::time_join::{self, TimeJoinNode};
 use crate::plan::translate::translate;
 use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
 use crate::stream_plan::WindowKind;
@@ -35,7 +36,13 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     plan.transform_up_with_subqueries(|node| {
         let node = match window_of(&node) {
             Some(window) => without_window(window)?,
-            None => averages::rounded(checked_integers(node.recompute_schema()?)?)?,
+            None => {
+                let node = averages::rounded(checked_integers(node.recompute_schema()?)?)?;
+                match time_join_of(&node) {
+                    Some(join) => time_join::plain(join)?,
+                    None => node,
+                }
+            }
         };
         Ok(Transformed::yes(node))
     })
@@ -46,6 +53,13 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
 fn window_of(node: &LogicalPlan) -> Option<&WindowNode> {
     match node {
         LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref::<WindowNode>(),
+        _ => None,
+    }
+}
+
+fn time_join_of(node: &LogicalPlan) -> Option<&TimeJoinNode> {
+    match node {
+        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref::<TimeJoinNode>(),
         _ => None,
     }
 }

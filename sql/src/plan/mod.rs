@@ -38,6 +38,7 @@ mod sink;
 mod source;
 mod subquery;
 mod suspect;
+mod time_join;
 mod to_char;
 mod translate;
 pub mod types;

@@ -211,7 +211,11 @@ impl Stages {
                 let all: Vec<Delta> = all_deltas().cloned().collect();
                 stateless::union(&node.schema, &all)
             }
-            StreamOp::Aggregate(_) | StreamOp::Over(_) | StreamOp::Join(_) | StreamOp::SingleRow => {
+            StreamOp::Aggregate(_)
+            | StreamOp::Over(_)
+            | StreamOp::Join(_)
+            | StreamOp::AsOf(_)
+            | StreamOp::SingleRow => {
                 let operator = self
                     .operators
                     .get_mut(&id)
@@ -227,6 +231,8 @@ impl Stages {
             StreamOp::SourceScan(_) => self.source_watermarks.get(&id).copied().flatten(),
             // Nothing more comes, whatever the time.
             StreamOp::Values(_) => Some(i64::MAX),
+            // What the right side changes makes no rows.
+            StreamOp::Join(join) if join.is_temporal => self.watermarks[node.inputs[0]],
             StreamOp::RelationScan { .. } => {
                 let change = self
                     .relations

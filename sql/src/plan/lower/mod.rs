@@ -17,6 +17,7 @@ mod join;
 mod over;
 mod rows;
 mod scan;
+mod time_join;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
 use crate::plan::subquery::SingleRowNode;
+use crate::plan::time_join::TimeJoinNode;
 use crate::plan::types::sql_type_name;
 use crate::plan::window::{WINDOW_END, WINDOW_START, WindowNode};
 use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, WindowKind};
@@ -140,6 +142,9 @@ impl Lowering {
         if let Some(window) = node.downcast_ref::<WindowNode>() {
             let input = self.relation(&window.input, depth + 1)?;
             return self.window(window, &input);
+        }
+        if let Some(join) = node.downcast_ref::<TimeJoinNode>() {
+            return self.time_join(join, depth);
         }
         match node.downcast_ref::<SingleRowNode>() {
             Some(single) => {
@@ -447,7 +452,7 @@ impl Lowering {
         let has = |is: fn(&StreamOp) -> bool| self.nodes.iter().any(|node| is(&node.op));
         let has_aggregate = has(|op| matches!(op, StreamOp::Aggregate(_) | StreamOp::Over(_)));
         let takes_back = self.nodes.last().is_some_and(|root| !root.append_only);
-        if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_))) {
+        if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_) | StreamOp::AsOf(_))) {
             return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
                 .with_detail(
                     "It takes rows back when rows of the other side come, after their windows have closed.",

@@ -11,6 +11,7 @@ pub(crate) mod delta;
 pub(crate) mod error;
 pub(crate) mod errors_log;
 pub(crate) mod lane;
+pub(crate) mod merge;
 pub(crate) mod operators;
 pub(crate) mod pipeline;
 pub(crate) mod query;

@@ -44,8 +44,8 @@ macro_rules! files {
 }
 
 files! {
-    aggregates collected ddl errors functions joins numbers over select setops show subqueries tables times topn types
-    views windows
+    aggregates asof collected ddl errors functions joins numbers over select setops show sinks_into_tables subqueries tables
+    temporal_joins times topn types upsert views windows
 }
 
 #[test]

@@ -56,7 +56,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
-pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_update};
+pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
@@ -65,6 +65,7 @@ pub use self::walk::{relations_of, relations_read_by};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
 pub(crate) use self::dml::check_default;
+pub(crate) use self::lower::scan_of;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

@@ -11,12 +11,14 @@ use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::{NodeId, StreamOp, StreamPlan};
 use highwater_storage::{ObjectId, Store};
 
+use super::into_table::TableTarget;
 use crate::engine::clock::Clock;
 use crate::engine::error::EngineError;
 use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::source_settings::SourceSettings;
+use crate::engine::table::ConflictRule;
 
 /// A table, view or sink to run.
 pub(crate) struct QuerySpec {
@@ -32,6 +34,8 @@ pub(crate) struct QuerySpec {
     pub(crate) relations: Vec<(NodeId, ObjectId)>,
     /// Where its result goes.
     pub(crate) target: Target,
+    /// Of a table: what becomes of rows whose key is there.
+    pub(crate) rule: Option<ConflictRule>,
     /// Why it cannot run in this process, if it cannot.
     pub(crate) obstacle: Option<EngineError>,
 }
@@ -40,9 +44,17 @@ impl QuerySpec {
     /// What kind of object it runs.
     pub(crate) fn kind(&self) -> ObjectKind {
         match (&self.plan.root().op, &self.target) {
-            (_, Target::Sink(_)) => ObjectKind::Sink,
+            (_, Target::Sink(_) | Target::Table(_)) => ObjectKind::Sink,
             (StreamOp::TableChanges, Target::View) => ObjectKind::Table,
             (_, Target::View) => ObjectKind::MaterializedView,
+        }
+    }
+
+    /// The table that it writes into, if it is such a sink.
+    pub(crate) fn target_table(&self) -> Option<ObjectId> {
+        match &self.target {
+            Target::Table(table) => Some(table.id),
+            Target::View | Target::Sink(_) => None,
         }
     }
 }
@@ -73,6 +85,8 @@ pub(crate) enum Target {
     View,
     /// Out through a connector.
     Sink(SinkTarget),
+    /// Into a table of the same pipeline.
+    Table(TableTarget),
 }
 
 /// How a sink delivers.

@@ -38,6 +38,7 @@ use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, Win
 use crate::{SqlError, SqlState};
 
 pub(crate) use expr::{column_index, compile};
+pub(crate) use scan::scan_of;
 
 /// How deep plans may be nested.
 const DEPTH_MAX: usize = 256;

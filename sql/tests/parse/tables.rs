@@ -70,6 +70,7 @@ fn a_table_has_all_its_clauses() {
             Filled::Null => "nothing".to_owned(),
             Filled::Default(expression) => format!("default {expression}"),
             Filled::Generated(expression) => format!("as {expression}"),
+            Filled::Included(what) => format!("include {what:?}"),
         })
         .collect();
     assert_eq!(

@@ -173,6 +173,8 @@ impl Lowering {
             field.clone().with_nullable(field.is_nullable() || asof.is_outer)
         }));
         let schema = Arc::new(Schema::new(fields));
+        // Looking ahead, an old left row may wait for its match.
+        let is_final_below = asof.expires && matches!(asof.nearest, Nearest::Before | Nearest::BeforeOrAt);
         let left_key = left.key.as_ref().and_then(|key| {
             let key = key.iter().map(|column| place(&asof.left_output, Some(*column)));
             key.collect::<Option<Vec<usize>>>()
@@ -181,7 +183,7 @@ impl Lowering {
             append_only: false,
             // A left row has one match at most.
             key: left_key,
-            event_time: match asof.expires {
+            event_time: match is_final_below {
                 true => place(&asof.left_output, Some(asof.left_time)),
                 false => None,
             },
@@ -205,7 +207,7 @@ impl Lowering {
             op: StreamOp::AsOf(asof),
         };
         let facts = match &node.op {
-            StreamOp::AsOf(asof) if asof.expires => self.left_facts(&asof.left_output, inputs[0]),
+            StreamOp::AsOf(asof) if is_final_below => self.left_facts(&asof.left_output, inputs[0]),
             _ => super::Facts::default(),
         };
         let id = self.push(node, facts);

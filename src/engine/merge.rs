@@ -53,6 +53,7 @@ pub(crate) fn merge(
     let mut given = Vec::new();
     for own in incoming {
         for delta in own.deltas.iter().filter(|delta| delta.num_rows() > 0) {
+            check_not_null(reader, delta)?;
             given.push((own.origin, stored_form(delta)?));
         }
     }
@@ -182,6 +183,23 @@ impl<'a> Merging<'a> {
         }
         Ok(true)
     }
+}
+
+/// Refuses added rows with NULL in a column that takes none.
+fn check_not_null(reader: &ViewReader, delta: &Delta) -> Result<(), EngineError> {
+    let fields = reader.schema().fields().iter();
+    for (field, values) in fields.zip(delta.batch.columns()) {
+        let is_violated = |row: usize| values.is_null(row) && delta.weight(row) > 0;
+        if !field.is_nullable() && values.null_count() > 0 && (0..values.len()).any(is_violated) {
+            let message = format!(
+                "null value in column \"{}\" violates not-null constraint",
+                field.name()
+            );
+            return Err(EngineError::new("23502", message)
+                .with_detail("The row came from the connector of the table."));
+        }
+    }
+    Ok(())
 }
 
 /// The delta with floats as they are stored.

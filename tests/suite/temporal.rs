@@ -15,11 +15,11 @@ const OBJECTS: &str =
     "CREATE SOURCE orders (id BIGINT, product BIGINT) WITH (connector = 'memory', topic = 'orders');
     CREATE TABLE products (id BIGINT PRIMARY KEY, price BIGINT);
     CREATE TABLE tags (product BIGINT, tag BIGINT);
-    CREATE MATERIALIZED VIEW priced AS SELECT o.id, p.price FROM orders o
+    CREATE MATERIALIZED VIEW priced AS SELECT o.id, p.price FROM one o
       JOIN products FOR SYSTEM_TIME AS OF PROCTIME() p ON o.product = p.id;
-    CREATE MATERIALIZED VIEW priced_or_null AS SELECT o.id, p.price FROM orders o
+    CREATE MATERIALIZED VIEW priced_or_null AS SELECT o.id, p.price FROM two o
       LEFT JOIN products FOR SYSTEM_TIME AS OF PROCTIME() AS p ON o.product = p.id AND p.price > 40;
-    CREATE MATERIALIZED VIEW tagged AS SELECT o.id, t.tag FROM orders o
+    CREATE MATERIALIZED VIEW tagged AS SELECT o.id, t.tag FROM three o
       LEFT JOIN tags FOR SYSTEM_TIME AS OF PROCTIME() t ON o.product = t.product";
 
 /// What the right sides have, and what the left rows were joined with.
@@ -74,7 +74,7 @@ impl Model {
 async fn run(seed: u64) {
     let mut random = Random(seed);
     let registry = Registry::with_builtin();
-    let topic = registry.memory().unwrap().handle("orders");
+    let topics = TOPICS.map(|name| registry.memory().unwrap().handle(name));
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let builder = Database::builder().registry(registry.clone());
@@ -113,9 +113,10 @@ async fn run(seed: u64) {
                 Arc::new(Int64Array::from(ids)),
                 Arc::new(Int64Array::from(products)),
             ];
-            topic
-                .push(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap())
-                .unwrap();
+            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).unwrap();
+            for topic in &topics {
+                topic.push(batch.clone()).unwrap();
+            }
         }
         let taken =
             "SELECT min(taken)::bigint FROM (SELECT sum(position) AS taken FROM hw.lanes GROUP BY query) q";

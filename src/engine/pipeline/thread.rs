@@ -313,6 +313,10 @@ impl PipelineThread {
             match self.commands.try_recv() {
                 Ok(Command::Attach(queries, reply)) => {
                     let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
+                    if self.queries.iter().any(is_written) {
+                        // What a new sink starts with is in its table before anything is written.
+                        self.step();
+                    }
                     let _ = reply.send(outcome);
                 }
                 Ok(Command::Detach(id, reply)) => {
@@ -365,15 +369,6 @@ impl PipelineThread {
         }
         self.queries.push(query);
         self.queries = order::in_order(std::mem::take(&mut self.queries));
-        if is_new
-            && self
-                .queries
-                .iter()
-                .any(|query| query.spec.target_table().is_some())
-        {
-            // What a new sink starts with is in its table before anything is written.
-            self.step();
-        }
         Ok(())
     }
 
@@ -482,6 +477,11 @@ fn fail_with_upstream(query: &mut Query, writes: &[Write], failed: &mut Vec<(Obj
     fail(query, error);
     failed.push((query.spec.id, query.spec.name.clone()));
     true
+}
+
+/// Whether a sink has something for the table.
+fn is_written(query: &Query) -> bool {
+    query.table.as_ref().is_some_and(TableInput::has_incoming)
 }
 
 /// Takes what waits for a table.

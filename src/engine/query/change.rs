@@ -76,6 +76,11 @@ impl TableInput {
         }
     }
 
+    /// Whether the connector or a sink changes something in the coming step.
+    pub(crate) fn has_incoming(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
     /// What the coming step changes; `reader` reads the table as it is before.
     ///
     /// # Errors

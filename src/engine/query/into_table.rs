@@ -1,6 +1,6 @@
 //! [`IntoTable`]: the end of a sink whose rows go into a table.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::array::Array;
 use highwater_storage::ObjectId;
@@ -25,6 +25,7 @@ pub(crate) struct IntoTable {
     target: TableTarget,
     /// Rows given since the start of the process.
     rows: AtomicU64,
+    is_running: AtomicBool,
 }
 
 impl IntoTable {
@@ -33,6 +34,7 @@ impl IntoTable {
         Self {
             target: target.clone(),
             rows: AtomicU64::new(0),
+            is_running: AtomicBool::new(false),
         }
     }
 
@@ -69,10 +71,18 @@ impl IntoTable {
         self.rows.load(Ordering::Relaxed)
     }
 
+    /// Notes whether its query runs.
+    pub(crate) fn set_running(&self, is_running: bool) {
+        self.is_running.store(is_running, Ordering::Relaxed);
+    }
+
     /// How the sink is: nothing waits, as the table takes what comes.
     pub(crate) fn status(&self) -> SinkStatus {
         SinkStatus {
-            state: "running",
+            state: match self.is_running.load(Ordering::Relaxed) {
+                true => "running",
+                false => "stopped",
+            },
             error: None,
             pending_rows: 0,
             pending_bytes: 0,

@@ -108,6 +108,10 @@ impl Output {
     /// # Errors
     /// When the operating system gives no thread.
     pub(crate) fn start(&mut self, spec: &QuerySpec, signal: &Arc<Signal>) -> Result<(), EngineError> {
+        if let Self::Table(table) = self {
+            table.set_running(true);
+            return Ok(());
+        }
         let (Self::Sink(sink), Target::Sink(target)) = (self, &spec.target) else {
             return Ok(());
         };
@@ -124,8 +128,10 @@ impl Output {
 
     /// Stops delivering.
     pub(crate) fn stop(&mut self) {
-        if let Self::Sink(sink) = self {
-            sink.worker = None;
+        match self {
+            Self::View(_) => {}
+            Self::Sink(sink) => sink.worker = None,
+            Self::Table(table) => table.set_running(false),
         }
     }
 

@@ -69,6 +69,26 @@ pub struct SourceDef {
     pub encode: Option<String>,
     /// Options of the encode clause.
     pub encode_options: BTreeMap<String, String>,
+    /// What its records say of the rows of a table, if they say more than that rows are added.
+    pub changes: Option<SourceChanges>,
+}
+
+/// Records that say what becomes of the row of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceChanges {
+    /// How they say it.
+    pub format: ChangeFormat,
+    /// Names of the columns of the key.
+    pub key: Vec<String>,
+}
+
+/// How records say what becomes of the row of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeFormat {
+    /// `FORMAT UPSERT`
+    Upsert,
+    /// `FORMAT DEBEZIUM`
+    Debezium,
 }
 
 /// A column of a source.
@@ -117,8 +137,10 @@ pub struct TableDef {
     pub on_conflict: OnConflict,
     /// The column whose value must not be smaller than that of the row it replaces.
     pub version_column: Option<usize>,
-    /// The one node that takes its changes: columns, key, whether it only appends.
+    /// The node that takes its changes (columns, key, whether it only appends), behind the scan of its connector.
     pub plan: Arc<StreamPlan>,
+    /// Where its rows come from besides statements, if they do.
+    pub source: Option<SourceDef>,
 }
 
 /// A column of a table.
@@ -143,6 +165,8 @@ pub enum FilledDef {
     Default(String),
     /// The value of an expression over the other columns; none can be given.
     Generated(String),
+    /// Metadata of the record that the row comes from; NULL in other rows.
+    Included(Include),
 }
 
 impl TableDef {
@@ -176,7 +200,9 @@ pub struct MaterializedViewDef {
 pub struct SinkDef {
     /// What it delivers.
     pub plan: Arc<StreamPlan>,
-    /// The connector's name.
+    /// The table that it writes into; such a sink has no connector.
+    pub into: Option<String>,
+    /// The connector's name; empty for a sink into a table.
     pub connector: String,
     /// `WITH` options after interpolation, without `connector` and `primary_key`.
     pub options: BTreeMap<String, String>,
@@ -199,6 +225,16 @@ impl ObjectBody {
             Self::MaterializedView(view) => Some(&view.plan),
             Self::Sink(sink) => Some(&sink.plan),
             Self::Source(_) | Self::View(_) => None,
+        }
+    }
+
+    /// What is read from outside: a source, or what a table reads by its connector.
+    #[must_use]
+    pub fn source(&self) -> Option<&SourceDef> {
+        match self {
+            Self::Source(source) => Some(source),
+            Self::Table(table) => table.source.as_ref(),
+            Self::View(_) | Self::MaterializedView(_) | Self::Sink(_) => None,
         }
     }
 

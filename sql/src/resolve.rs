@@ -55,6 +55,7 @@ pub fn resolve_source(
         options,
         encode: statement.encode.clone(),
         encode_options: interpolate_all(&statement.encode_options, lookup)?,
+        changes: None,
     };
     Ok(ResolvedSource {
         def,
@@ -231,7 +232,7 @@ fn column_def(column: &SourceColumn) -> Result<ColumnDef, SqlError> {
             (declared, !column.not_null, ColumnOrigin::Generated(text))
         }
         SourceColumnKind::Include(include) => {
-            let data_type = include_type(column, include, declared)?;
+            let data_type = include_type(&column.name, include, declared).map_err(place)?;
             let always_there = matches!(include, Include::Partition | Include::Offset);
             (
                 Some(data_type),
@@ -253,11 +254,7 @@ fn column_def(column: &SourceColumn) -> Result<ColumnDef, SqlError> {
 }
 
 /// The type of an INCLUDE column: what is declared, if the metadata has it.
-fn include_type(
-    column: &SourceColumn,
-    include: &Include,
-    declared: Option<DataType>,
-) -> Result<DataType, SqlError> {
+fn include_type(column: &str, include: &Include, declared: Option<DataType>) -> Result<DataType, SqlError> {
     let (names, types): (&str, Vec<DataType>) = match include {
         Include::Key => ("BYTEA", vec![DataType::Binary]),
         Include::Partition => ("INTEGER", vec![DataType::Int32]),
@@ -277,14 +274,12 @@ fn include_type(
         Some(declared) if types.contains(&declared) => Ok(declared),
         Some(declared) => {
             let message = format!(
-                "column \"{}\" cannot be of type {}",
-                column.name,
+                "column \"{column}\" cannot be of type {}",
                 sql_type_name(&declared)
             );
             Err(SqlError::new(SqlState::DatatypeMismatch, message)
                 .with_detail(format!("The {} of a record is {names}.", include_noun(include)))
-                .with_hint("Convert it in a generated column, or in the query.")
-                .at(column.position))
+                .with_hint("Convert it in a generated column, or in the query."))
         }
     }
 }

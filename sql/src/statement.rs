@@ -187,6 +187,20 @@ pub enum Include {
     Header(String),
 }
 
+impl Include {
+    /// The type of its column where none is written.
+    #[must_use]
+    pub fn written_type(&self) -> &'static str {
+        match self {
+            Self::Key | Self::Header(_) => "BYTEA",
+            Self::Partition => "INTEGER",
+            Self::Offset => "BIGINT",
+            Self::Timestamp => "TIMESTAMPTZ",
+            Self::Headers => "STRUCT<name VARCHAR, value BYTEA>[]",
+        }
+    }
+}
+
 /// `WATERMARK FOR column AS expression`
 #[derive(Debug, Clone)]
 pub struct WatermarkClause {
@@ -215,6 +229,23 @@ pub struct CreateTable {
     pub on_conflict: Option<(OnConflict, usize)>,
     /// `WITH VERSION COLUMN (column)` with the place of the column's name.
     pub version_column: Option<(String, usize)>,
+    /// What reads its rows from outside, if something does.
+    pub connector: Option<TableConnector>,
+}
+
+/// What reads the rows of a table from outside.
+#[derive(Debug, Clone)]
+pub struct TableConnector {
+    /// `WITH (…)`
+    pub with: WithOptions,
+    /// Lowercase: `plain`, `upsert`, `debezium`.
+    pub format: String,
+    /// Lowercase; `None` where the connector gives rows.
+    pub encode: Option<String>,
+    /// `ENCODE JSON (…)`
+    pub encode_options: WithOptions,
+    /// Byte offset of the first of its clauses.
+    pub position: usize,
 }
 
 /// A column of a table.
@@ -241,6 +272,8 @@ pub enum Filled {
     Default(Box<ast::Expr>),
     /// `AS expression` over the other columns; no value can be given.
     Generated(Box<ast::Expr>),
+    /// `INCLUDE … AS name`: metadata of the record that the row comes from.
+    Included(Include),
 }
 
 /// What becomes of a row whose key is there already.
@@ -356,6 +389,8 @@ pub struct CreateSink {
     pub query: Box<ast::Query>,
     /// The relation of `FROM relation`.
     pub from: Option<String>,
+    /// `INTO table [(column, …)]`; such a sink has no connector.
+    pub into: Option<Box<SinkInto>>,
     /// `EMIT ON WINDOW CLOSE` after the query.
     pub emit_on_window_close: bool,
     /// `WITH (…)`
@@ -366,6 +401,17 @@ pub struct CreateSink {
     pub encode: Option<String>,
     /// `ENCODE JSON (…)`
     pub encode_options: WithOptions,
+}
+
+/// `INTO table [(column, …)]`
+#[derive(Debug, Clone)]
+pub struct SinkInto {
+    /// The table's name.
+    pub table: String,
+    /// Byte offset of the table's name.
+    pub position: usize,
+    /// The columns that the query gives, with their places; empty: the first ones of the table.
+    pub columns: Vec<(String, usize)>,
 }
 
 /// `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`

@@ -93,6 +93,8 @@ pub enum StreamOp {
     Union,
     /// Brings rows of two inputs together.
     Join(Join),
+    /// Brings each row of the left input together with the nearest row of the right one.
+    AsOf(AsOf),
     /// The rows as they come, of which there is one at most: more are an error (21000). Stands over a subquery that
     /// stands for a value.
     SingleRow,
@@ -213,6 +215,48 @@ pub struct Join {
     pub closing: Option<JoinClosing>,
     /// When single rows can have no further match, if ever; not beside `closing`.
     pub interval: Option<JoinInterval>,
+    /// Whether a left row has the matches that are there when it comes, and no others: what the right input changes later
+    /// changes nothing. Only of inner and left joins whose left input only ever inserts.
+    pub is_temporal: bool,
+}
+
+/// For each left row the nearest right row in an order. Output columns: those of the left input, then those of the right.
+///
+/// The right rows of a key stand in the order of `right_time` and then of `right_order`, ascending with NULLs last. A match is
+/// the last of the rows before the left row, or the first of those behind it. NULL times match nothing.
+#[derive(Debug, Clone)]
+pub struct AsOf {
+    /// Columns that are equal in rows that match. Empty: any two rows may match.
+    pub keys: Vec<JoinKey>,
+    /// The column of the left input that is compared.
+    pub left_time: usize,
+    /// The column of the right input that is compared, of the same type.
+    pub right_time: usize,
+    /// Which right row is the nearest.
+    pub nearest: Nearest,
+    /// Whether left rows without a match are in the output, beside NULLs.
+    pub is_outer: bool,
+    /// Columns of the left input that the output has.
+    pub left_output: Vec<usize>,
+    /// Columns of the right input that the output has.
+    pub right_output: Vec<usize>,
+    /// All columns of the right relation, in its order: they say which of the rows of one time is the nearest.
+    pub right_order: Vec<usize>,
+    /// Whether both times are event times, so that rows below the watermark change no more.
+    pub expires: bool,
+}
+
+/// Which row of an order belongs to a place in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nearest {
+    /// The last one before it (`left > right`).
+    Before,
+    /// The last one before it or at it (`left >= right`).
+    BeforeOrAt,
+    /// The first one behind it (`left < right`).
+    After,
+    /// The first one behind it or at it (`left <= right`).
+    AfterOrAt,
 }
 
 /// What a join makes of its rows.

@@ -92,7 +92,30 @@ impl Database {
         if let Some(done) = self.skip_existing(TAG, &table.name, taken)? {
             return Ok(done);
         }
-        self.add_planned(TAG, parsed, &table.name, taken).await
+        if table.connector.is_none() {
+            return self.add_planned(TAG, parsed, &table.name, taken).await;
+        }
+        let probe = self.probe_table(parsed).await?;
+        let planned = Planned {
+            tag: TAG,
+            name: &table.name,
+            taken,
+            facts: facts_of(&probe),
+        };
+        let outcome = self.add_with(planned, parsed).await?;
+        Ok(outcome.with_notices(probe.notices))
+    }
+
+    /// Looks at what a table reads from outside.
+    async fn probe_table(&self, parsed: &Parsed) -> Result<Probe> {
+        let registry = &self.shared.registry;
+        let (body, _) = body_of(&self.shared.catalog(), registry, parsed, Purpose::Run)?;
+        let source = body.source().ok_or_else(wrong_statement)?;
+        let connector = Arc::clone(registry.source(&source.connector)?);
+        let options = only_of(connector.options(), &source.options);
+        run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT))
+            .await?
+            .map_err(Error::from)
     }
 
     /// `CREATE VIEW`
@@ -172,6 +195,9 @@ impl Database {
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
+        if def.into.is_some() {
+            return self.add_planned(TAG, parsed, &sink.name, taken).await;
+        }
         let connector = Arc::clone(self.shared.registry.sink(&def.connector)?);
         let options = only_of(connector.options(), &def.options);
         let notices = run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT)).await??;
@@ -186,6 +212,22 @@ impl Database {
         name: &str,
         taken: IfTaken,
     ) -> Result<Outcome> {
+        let planned = Planned {
+            tag,
+            name,
+            taken,
+            facts: Vec::new(),
+        };
+        self.add_with(planned, parsed).await
+    }
+
+    async fn add_with(&self, planned: Planned<'_>, parsed: &Parsed) -> Result<Outcome> {
+        let Planned {
+            tag,
+            name,
+            taken,
+            facts,
+        } = planned;
         let catalog = self.shared.catalog();
         let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
         let notices = body.plan().map(|plan| plan.notices.clone()).unwrap_or_default();
@@ -195,7 +237,7 @@ impl Database {
             definition,
             reads: Reads::of(&catalog, depends_on)?,
             body,
-            facts: Vec::new(),
+            facts,
         };
         if let Some(done) = self.add(tag, draft, taken).await? {
             return Ok(done);
@@ -210,6 +252,15 @@ impl Database {
             NewName::Free | NewName::Replace(_) => Ok(None),
         }
     }
+}
+
+/// A CREATE on its way into the catalog.
+struct Planned<'a> {
+    tag: &'static str,
+    name: &'a str,
+    taken: IfTaken,
+    /// What a probe found.
+    facts: Vec<(String, String)>,
 }
 
 pub(super) async fn run_blocking<T: Send + 'static>(

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::Schema;
 use highwater_connectors::options::OptionMap;
 use highwater_connectors::registry::Registry;
-use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, ViewDef};
-use highwater_sql::plan;
+use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, TableDef, ViewDef};
+use highwater_sql::plan::{self, TableRef};
 use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source, resolve_table};
-use highwater_sql::statement::{CreateSink, CreateSource, Parsed, Statement};
+use highwater_sql::statement::{CreateSink, CreateSource, CreateTable, Parsed, SinkInto, Statement};
 
 use super::specs::{checked_source, only_of, sink_options};
 use crate::error::{Error, Result};
@@ -59,7 +59,9 @@ pub(super) fn body_of(
             let resolved = source_of(registry, source, None, purpose)?;
             Ok((ObjectBody::Source(resolved.def), Vec::new()))
         }
-        Statement::CreateTable(table) => Ok((ObjectBody::Table(resolve_table(table)?), Vec::new())),
+        Statement::CreateTable(table) => {
+            Ok((ObjectBody::Table(table_of(registry, table, purpose)?), Vec::new()))
+        }
         Statement::CreateView(view) => {
             let planned = plan::plan_logical_view(objects, &view.query, &view.columns)?;
             let body = ViewDef {
@@ -98,12 +100,29 @@ pub(super) fn source_of(
     Ok(resolved)
 }
 
+/// What `CREATE TABLE` says.
+///
+/// # Errors
+/// What the statement reports.
+fn table_of(registry: &Registry, table: &CreateTable, purpose: Purpose) -> Result<TableDef> {
+    let mut def = resolve_table(table, &|name| purpose.variable(name))?;
+    if let Some(source) = def.source.take() {
+        let place = table.connector.as_ref().map(|connector| connector.position);
+        let checked = checked_source(registry, source.clone()).map_err(|error| error.at(place));
+        def.source = Some(purpose.settled(checked, || source)?);
+    }
+    Ok(def)
+}
+
 fn sink_of(
     objects: &Catalog,
     registry: &Registry,
     sink: &CreateSink,
     purpose: Purpose,
 ) -> Result<(ObjectBody, Vec<String>)> {
+    if let Some(into) = &sink.into {
+        return sink_into(objects, sink, into);
+    }
     let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
     let schema = &planned.plan.root().schema;
     let mut target = resolve_sink(sink, schema, &|name| purpose.variable(name))?;
@@ -116,6 +135,7 @@ fn sink_of(
     let options = purpose.settled(checked, || target.options.clone())?;
     let body = SinkDef {
         plan: Arc::new(stream),
+        into: None,
         connector: target.connector,
         options,
         upsert: target.upsert,
@@ -124,6 +144,46 @@ fn sink_of(
         encode_options: Default::default(),
     };
     Ok((ObjectBody::Sink(body), planned.depends_on))
+}
+
+/// A sink that writes into a table.
+fn sink_into(objects: &Catalog, sink: &CreateSink, into: &SinkInto) -> Result<(ObjectBody, Vec<String>)> {
+    let at = |error: Error| error.at(Some(into.position));
+    let object = objects.resolve(&into.table).map_err(|error| at(error.into()))?;
+    let ObjectBody::Table(def) = &object.body else {
+        let noun = object.body.kind().noun();
+        let error = Error::new("42809", format!("cannot write into {noun} \"{}\"", object.name));
+        return Err(at(error.with_hint("CREATE SINK … INTO takes a table.")));
+    };
+    let table = TableRef {
+        name: &object.name,
+        def,
+    };
+    let planned = plan::plan_sink_into(objects, table, sink, into)?;
+    if let Some(path) = objects.path_of_changes(&object.name, &planned.depends_on) {
+        let message = format!("sink \"{}\" would write into what it reads", sink.name);
+        return Err(at(Error::new("42P17", message)
+            .with_detail(format!(
+                "The changes would go round: {}, {}.",
+                sink.name,
+                path.join(", ")
+            ))
+            .with_hint("Write into another table.")));
+    }
+    let mut depends_on = planned.depends_on;
+    depends_on.push(object.name.clone());
+    depends_on.sort();
+    let body = SinkDef {
+        plan: Arc::new(planned.plan),
+        into: Some(object.name.clone()),
+        connector: String::new(),
+        options: Default::default(),
+        upsert: !def.primary_key.is_empty(),
+        primary_key: def.primary_key.clone(),
+        encode: None,
+        encode_options: Default::default(),
+    };
+    Ok((ObjectBody::Sink(body), depends_on))
 }
 
 /// A sink's options, checked and under their canonical names.

@@ -251,9 +251,28 @@ impl Database {
     async fn plan_resumption(&self, catalog: &Catalog, object: Arc<Object>) -> Result<Resumption> {
         let engine = &self.shared.engine;
         let mut candidates = catalog.dependents_of(&object.name);
+        // A sink into a table and the table stand and fall together.
+        let tables: Vec<String> = candidates
+            .iter()
+            .chain([&object])
+            .filter_map(|own| into_of(own))
+            .collect();
+        for table in tables {
+            candidates.extend(catalog.get(&table).cloned());
+            candidates.extend(catalog.dependents_of(&table));
+        }
         candidates.retain(|reader| plan_of(reader).is_some());
         candidates.push(Arc::clone(&object));
         candidates.sort_by_key(|candidate| candidate.id);
+        candidates.dedup_by_key(|candidate| candidate.id);
+        let mut all = Vec::with_capacity(candidates.len());
+        for candidate in candidates {
+            // What runs needs nothing.
+            if candidate.id == object.id || engine.has_failed(StoredId(candidate.id.0)).await {
+                all.push(candidate);
+            }
+        }
+        let candidates = all;
         let mut resumption = Resumption::default();
         for candidate in candidates {
             let mut is_anew = engine.is_stale(StoredId(candidate.id.0))?;
@@ -349,6 +368,14 @@ fn erase(batch: &mut WriteBatch, object: &Object) {
     layout::delete_object(batch, id);
 }
 
+/// The table that a sink writes into, if it is one.
+fn into_of(object: &Object) -> Option<String> {
+    match &object.body {
+        ObjectBody::Sink(sink) => sink.into.clone(),
+        _ => None,
+    }
+}
+
 /// What a table, view or sink runs; `None` for what does not run.
 fn plan_of(object: &Object) -> Option<&StreamPlan> {
     object.body.plan().map(Arc::as_ref)
@@ -369,10 +396,12 @@ fn put_start(shared: &Shared, catalog: &Catalog, object: &Object, batch: &mut Wr
     let Some(plan) = plan_of(object) else { return };
     let facts = shared.facts.read();
     for name in sources_of(plan) {
-        let Some(source) = catalog.get(&name) else {
-            continue;
+        // A table with a connector reads its own records.
+        let source = match object.name == name {
+            true => Some(object),
+            false => catalog.get(&name).map(Arc::as_ref),
         };
-        let Some(found) = facts.get(&source.id) else {
+        let Some((source, found)) = source.and_then(|source| Some((source, facts.get(&source.id)?))) else {
             continue;
         };
         for (partition, next_offset) in start_of(found) {

@@ -11,16 +11,19 @@ use highwater_connectors::registry::Registry;
 use highwater_connectors::sink::SinkMode;
 use highwater_connectors::source::{PartitionId, Positions, Probe, RecoveryIdentity};
 use highwater_sql::catalog::{
-    Catalog, ColumnOrigin, Object, ObjectBody, ObjectId as CatalogId, SinkDef, SourceDef,
+    Catalog, ColumnOrigin, Object, ObjectBody, ObjectId as CatalogId, SinkDef, SourceDef, TableDef,
 };
 use highwater_sql::plan::sql_type_name;
+use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::ObjectId;
 
 use super::Shared;
 use crate::engine::lane::scan::{ScanOptions, ScanSpec};
+use crate::engine::query::into_table::TableTarget;
 use crate::engine::query::spec::{QuerySpec, SinkTarget, SourceBinding, Target};
 use crate::engine::source_settings::{SOURCE_OPTIONS, SourceSettings};
+use crate::engine::table::ConflictRule;
 use crate::error::{Error, Result};
 
 /// What is known of objects beside their statements.
@@ -101,9 +104,17 @@ pub(crate) fn sink_options(
 /// All options that an object may have; empty for tables and views.
 pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSpec> {
     let specs = match body {
-        ObjectBody::Source(source) => source_options(registry, source),
-        ObjectBody::Sink(sink) => sink_options(registry, &sink.connector, sink.encode.as_deref()),
-        ObjectBody::Table(_) | ObjectBody::View(_) | ObjectBody::MaterializedView(_) => Ok(Vec::new()),
+        ObjectBody::Source(source)
+        | ObjectBody::Table(TableDef {
+            source: Some(source), ..
+        }) => source_options(registry, source),
+        ObjectBody::Sink(sink) if sink.into.is_none() => {
+            sink_options(registry, &sink.connector, sink.encode.as_deref())
+        }
+        ObjectBody::Table(_)
+        | ObjectBody::View(_)
+        | ObjectBody::MaterializedView(_)
+        | ObjectBody::Sink(_) => Ok(Vec::new()),
     };
     specs.unwrap_or_default()
 }
@@ -251,6 +262,9 @@ pub(crate) fn query_spec(
         ));
     };
     let target = match &object.body {
+        ObjectBody::Sink(SinkDef {
+            into: Some(table), ..
+        }) => Target::Table(table_target(catalog, table)?),
         ObjectBody::Sink(sink) => Target::Sink(sink_target(registry, sink)?),
         _ => Target::View,
     };
@@ -259,7 +273,7 @@ pub(crate) fn query_spec(
     for (node, plan_node) in plan.nodes.iter().enumerate() {
         match &plan_node.op {
             StreamOp::SourceScan(scan) => {
-                let source = catalog.resolve(&scan.source)?;
+                let source = scanned(catalog, object, &scan.source)?;
                 let none = Vec::new();
                 if let Some(why) = facts.obstacles.get(&source.id) {
                     obstacle = obstacle.or(Some(why));
@@ -281,8 +295,23 @@ pub(crate) fn query_spec(
         sources,
         relations,
         target,
+        rule: match &object.body {
+            ObjectBody::Table(table) => Some(ConflictRule {
+                on_conflict: table.on_conflict,
+                version_column: table.version_column,
+            }),
+            _ => None,
+        },
         obstacle: obstacle.map(|why| why.clone().into()),
     })
+}
+
+/// The source of this name, or the object itself: a table with a connector reads its own.
+fn scanned<'o>(catalog: &'o Catalog, object: &'o Object, name: &str) -> Result<&'o Object> {
+    match object.body.kind() {
+        ObjectKind::Table if object.name == name => Ok(object),
+        _ => Ok(catalog.resolve(name)?),
+    }
 }
 
 fn binding(
@@ -291,8 +320,7 @@ fn binding(
     object: &Object,
     facts: &[(String, String)],
 ) -> Result<SourceBinding> {
-    let (ObjectBody::Source(source), StreamOp::SourceScan(scan)) = (&object.body, &plan.nodes[node].op)
-    else {
+    let (Some(source), StreamOp::SourceScan(scan)) = (object.body.source(), &plan.nodes[node].op) else {
         return Err(Error::new(
             "XX000",
             format!("\"{}\" is not a source", object.name),
@@ -322,6 +350,23 @@ fn binding(
             },
         )),
         identity: identity_of(facts),
+    })
+}
+
+/// The table that a sink writes into.
+fn table_target(catalog: &Catalog, name: &str) -> Result<TableTarget> {
+    let object = catalog.resolve_kind(name, ObjectKind::Table, "CREATE SINK … INTO")?;
+    let ObjectBody::Table(table) = &object.body else {
+        return Err(Error::new("XX000", format!("\"{name}\" is not a table")));
+    };
+    let columns = table.columns.iter().enumerate();
+    Ok(TableTarget {
+        id: ObjectId(object.id.0),
+        name: object.name.clone(),
+        not_null: columns
+            .filter(|(_, column)| !column.nullable)
+            .map(|(at, column)| (at, column.name.clone()))
+            .collect(),
     })
 }
 

@@ -114,7 +114,12 @@ impl Engine {
     pub(crate) async fn create(&self, spec: Arc<QuerySpec>) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
         state.check_open()?;
-        if let Some((broken, error)) = spec.relations.iter().find_map(|(_, id)| state.broken.get(id)) {
+        let mut needed = spec
+            .relations
+            .iter()
+            .map(|(_, id)| *id)
+            .chain(spec.target_table());
+        if let Some((broken, error)) = needed.find_map(|id| state.broken.get(&id)) {
             return Err(
                 EngineError::new("55000", format!("\"{}\" does not run", broken.name))
                     .with_detail(error.message.clone()),
@@ -139,7 +144,9 @@ impl Engine {
         let homes: BTreeSet<u32> = spec
             .relations
             .iter()
-            .filter_map(|(_, id)| state.homes.get(id).copied())
+            .map(|(_, id)| *id)
+            .chain(spec.target_table())
+            .filter_map(|id| state.homes.get(&id).copied())
             .collect();
         let mut homes = homes.into_iter();
         let Some(home) = homes.next() else {
@@ -433,18 +440,19 @@ impl Engine {
 fn shared_view(query: &Query) -> Option<Arc<SharedView>> {
     match &query.output {
         Output::View(view) => Some(Arc::clone(view)),
-        Output::Sink(_) => None,
+        Output::Sink(_) | Output::Table(_) => None,
     }
 }
 
-/// Groups queries that are connected through relations, keeping their order.
+/// Groups queries that are connected through relations that they read or write into, keeping their order.
 fn connected(specs: Vec<Arc<QuerySpec>>) -> Vec<Vec<Arc<QuerySpec>>> {
     let mut groups: Vec<Vec<Arc<QuerySpec>>> = Vec::new();
     for spec in specs {
         let reads = |group: &Vec<Arc<QuerySpec>>| {
-            group
-                .iter()
-                .any(|other| spec.relations.iter().any(|(_, id)| *id == other.id))
+            group.iter().any(|other| {
+                let is_read = spec.relations.iter().any(|(_, id)| *id == other.id);
+                is_read || spec.target_table() == Some(other.id)
+            })
         };
         let (joined, mut apart): (Vec<_>, Vec<_>) = groups.into_iter().partition(reads);
         let mut group: Vec<_> = joined.into_iter().flatten().collect();

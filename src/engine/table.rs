@@ -4,11 +4,12 @@
 //! change meets.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::{concat_batches, interleave, take_record_batch};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::statement::OnConflict;
 
@@ -36,10 +37,10 @@ pub(crate) struct Resolved {
     pub(crate) count: usize,
 }
 
-/// A row of the candidates: 0 and a row that is stored, or 1 and a row that is given.
-type Place = (usize, usize);
+/// A row of the candidates: 0 and a row that is stored, or another batch and a row that is given in it.
+pub(super) type Place = (usize, usize);
 
-const STORED: usize = 0;
+pub(super) const STORED: usize = 0;
 const GIVEN: usize = 1;
 
 /// Inserts `given`, whose columns are those of the table.
@@ -61,8 +62,7 @@ pub(crate) fn insert(
     let keys = reader.encoded_keys(&given)?;
     let (stored, found) = reader.get_all(&keys)?;
     let conflicts = Conflicts {
-        stored: &stored,
-        given: &given,
+        batches: &[&stored, &given],
         rule,
     };
     let mut count = 0;
@@ -79,69 +79,73 @@ pub(crate) fn insert(
             slots.len() - 1
         });
         let slot = &mut slots[at];
-        if conflicts.take(&mut slot.now, row)? {
+        if conflicts.take(&mut slot.now, (GIVEN, row))? {
             slot.is_changed = true;
             count += 1;
         }
     }
     slots.retain(|slot| slot.is_changed);
-    let rows = conflicts.rows(&slots)?;
-    let before: Vec<u64> = slots
-        .iter()
-        .filter_map(|slot| slot.before)
-        .map(|row| row as u64)
-        .collect();
-    let gone = take_record_batch(&stored, &UInt64Array::from(before))?;
+    let rows = conflicts.rows(&slots, reader.schema())?;
     Ok(Resolved {
-        deltas: replaced(gone, rows.clone()),
+        deltas: replaced(gone(&stored, &slots)?, rows.clone()),
         rows,
         count,
     })
 }
 
-/// What is known of one key while the rows of a statement are taken, in their order.
-struct Slot {
-    /// The stored row of this key.
-    before: Option<usize>,
-    /// The row as it is now: where each of its columns comes from.
-    now: Option<Vec<Place>>,
-    is_changed: bool,
+/// The stored rows that the slots replace.
+pub(super) fn gone(stored: &RecordBatch, slots: &[Slot]) -> Result<RecordBatch, EngineError> {
+    let before = slots.iter().filter_map(|slot| slot.before);
+    let before: Vec<u64> = before.map(|row| row as u64).collect();
+    Ok(take_record_batch(stored, &UInt64Array::from(before))?)
 }
 
-struct Conflicts<'a> {
-    stored: &'a RecordBatch,
-    given: &'a RecordBatch,
-    rule: ConflictRule,
+/// What is known of one key while the rows of a statement are taken, in their order.
+pub(super) struct Slot {
+    /// The stored row of this key.
+    pub(super) before: Option<usize>,
+    /// The row as it is now: where each of its columns comes from.
+    pub(super) now: Option<Vec<Place>>,
+    pub(super) is_changed: bool,
+}
+
+/// Rows that meet in a change, the stored ones first.
+pub(super) struct Conflicts<'a> {
+    pub(super) batches: &'a [&'a RecordBatch],
+    pub(super) rule: ConflictRule,
 }
 
 impl Conflicts<'_> {
     /// Takes a given row for its key; `false` if it leaves the row that is there as it is.
-    fn take(&self, now: &mut Option<Vec<Place>>, row: usize) -> Result<bool, EngineError> {
+    pub(super) fn take(&self, now: &mut Option<Vec<Place>>, given: Place) -> Result<bool, EngineError> {
+        let (batch, row) = given;
         let Some(places) = now else {
-            *now = Some(vec![(GIVEN, row); self.given.num_columns()]);
+            *now = Some(vec![given; self.batches[batch].num_columns()]);
             return Ok(true);
         };
-        if self.rule.on_conflict == OnConflict::Nothing || self.is_older(places, row)? {
+        if self.rule.on_conflict == OnConflict::Nothing || self.is_older(places, given)? {
             return Ok(false);
         }
         for (column, place) in places.iter_mut().enumerate() {
             let keeps = self.rule.on_conflict == OnConflict::UpdateIfNotNull
-                && self.given.column(column).is_null(row);
+                && self.batches[batch].column(column).is_null(row);
             if !keeps {
-                *place = (GIVEN, row);
+                *place = given;
             }
         }
         Ok(true)
     }
 
     /// Whether the given row has a smaller version than the row that is there; NULL is smaller than anything.
-    fn is_older(&self, places: &[Place], row: usize) -> Result<bool, EngineError> {
+    fn is_older(&self, places: &[Place], (given, row): Place) -> Result<bool, EngineError> {
         let Some(column) = self.rule.version_column else {
             return Ok(false);
         };
         let (batch, there) = places[column];
-        let there_in = if batch == STORED { self.stored } else { self.given };
-        let (new, old) = (self.given.column(column), there_in.column(column));
+        let (new, old) = (
+            self.batches[given].column(column),
+            self.batches[batch].column(column),
+        );
         Ok(match (new.is_null(row), old.is_null(there)) {
             (_, true) => false,
             (true, false) => true,
@@ -154,27 +158,28 @@ impl Conflicts<'_> {
     }
 
     /// The rows of the slots as they are now.
-    fn rows(&self, slots: &[Slot]) -> Result<RecordBatch, EngineError> {
-        let columns = (0..self.given.num_columns()).map(|column| {
+    pub(super) fn rows(&self, slots: &[Slot], schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
+        let columns = (0..schema.fields().len()).map(|column| {
             let places: Vec<Place> = slots
                 .iter()
                 .filter_map(|slot| slot.now.as_ref().map(|places| places[column]))
                 .collect();
-            let (stored, given) = (self.stored.column(column), self.given.column(column));
-            Ok(interleave(&[stored.as_ref(), given.as_ref()], &places)?)
+            let batches: Vec<&dyn Array> = self
+                .batches
+                .iter()
+                .map(|batch| batch.column(column).as_ref())
+                .collect();
+            Ok(interleave(&batches, &places)?)
         });
         let columns = columns.collect::<Result<Vec<ArrayRef>, EngineError>>()?;
-        batch_of(self.given, columns, slots.len())
+        let rows = slots.iter().filter(|slot| slot.now.is_some()).count();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns,
+            &options,
+        )?)
     }
-}
-
-fn batch_of(like: &RecordBatch, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, EngineError> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(
-        like.schema(),
-        columns,
-        &options,
-    )?)
 }
 
 /// Replaces the rows `old` by the rows `new`, row by row; `table` is for messages.
@@ -240,7 +245,7 @@ pub(crate) fn delete(old: RecordBatch) -> Resolved {
 }
 
 /// The change that takes `old` away and adds `new`.
-fn replaced(old: RecordBatch, new: RecordBatch) -> Vec<Delta> {
+pub(super) fn replaced(old: RecordBatch, new: RecordBatch) -> Vec<Delta> {
     let come = (new.num_rows() > 0).then(|| Delta::inserts(new));
     weighted(old, -1).into_iter().chain(come).collect()
 }
@@ -276,7 +281,7 @@ pub(crate) fn conformed(
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let cast = cast.collect::<Result<Vec<_>, EngineError>>()?;
         parts.push(RecordBatch::try_new_with_options(
-            std::sync::Arc::clone(schema),
+            Arc::clone(schema),
             cast,
             &options,
         )?);

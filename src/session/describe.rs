@@ -63,7 +63,10 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
             let detail = match &object.body {
                 ObjectBody::Source(source) => Some(source.connector.clone()),
                 ObjectBody::Table(table) => key_of(table),
-                ObjectBody::Sink(sink) => Some(sink.connector.clone()),
+                ObjectBody::Sink(sink) => Some(match &sink.into {
+                    Some(table) => format!("table {}", show::name(table)),
+                    None => sink.connector.clone(),
+                }),
                 ObjectBody::View(view) => Some(view.query.clone()),
                 ObjectBody::MaterializedView(view) => Some(view.query.clone()),
             };
@@ -224,6 +227,7 @@ fn column_extra(table: &TableDef, column: usize) -> Option<String> {
         FilledDef::Null => None,
         FilledDef::Default(text) => Some(format!("DEFAULT {text}")),
         FilledDef::Generated(text) => Some(format!("AS {text}")),
+        FilledDef::Included(what) => Some(format!("INCLUDE {}", show::include(what))),
     };
     let all: Vec<String> = key.into_iter().chain(filled).collect();
     (!all.is_empty()).then(|| all.join(", "))
@@ -258,7 +262,18 @@ pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool)
             explain_plan(&planned.plan, verbose)
         }
         Statement::CreateSink(sink) => {
-            let planned = plan::plan_view(&catalog, &sink.query, &[], sink.emit_on_window_close)?;
+            let planned = match &sink.into {
+                Some(into) => {
+                    let object = catalog.resolve_kind(&into.table, ObjectKind::Table, "CREATE SINK … INTO");
+                    let object = object.map_err(|error| Error::from(error).at(Some(into.position)))?;
+                    let ObjectBody::Table(def) = &object.body else {
+                        return Err(Error::new("XX000", "a table is none"));
+                    };
+                    let name = &object.name;
+                    plan::plan_sink_into(&catalog, plan::TableRef { name, def }, sink, into)?
+                }
+                None => plan::plan_view(&catalog, &sink.query, &[], sink.emit_on_window_close)?,
+            };
             explain_plan(&planned.plan, verbose)
         }
         Statement::Query(query) => match plan::plan_view(&catalog, query, &[], false) {

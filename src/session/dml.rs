@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::Array;
 use arrow::record_batch::RecordBatch;
@@ -20,13 +21,16 @@ use highwater_storage::ObjectId;
 
 use super::select;
 use crate::database::Database;
-use crate::engine::query::change::TableChange;
+use crate::engine::query::change::{READ_AGAIN, TableChange};
 use crate::engine::query::output::SharedView;
 use crate::engine::table::{self, ConflictRule, Resolved};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
 use crate::text::ColumnText;
 use crate::{query, system};
+
+/// How often a statement reads the rows that it changes before it gives up.
+const ATTEMPTS_MAX: usize = 100;
 
 /// Told when a change is durable, with the epoch.
 type Durable = tokio::sync::oneshot::Receiver<std::result::Result<u64, crate::engine::error::EngineError>>;
@@ -92,8 +96,20 @@ impl Change {
         Ok((object, table))
     }
 
-    /// Makes the change visible; what it gives is to be shown when it is durable too.
+    /// Makes the change visible; what it gives is to be shown when it is durable too. Where a connector or a sink changes the
+    /// table meanwhile, the rows are read again.
     async fn run(&self, database: &Database) -> Result<(Outcome, Option<Durable>)> {
+        let mut left = ATTEMPTS_MAX;
+        loop {
+            left -= 1;
+            match self.attempt(database).await {
+                Err(error) if left > 0 && error.sqlstate() == READ_AGAIN => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn attempt(&self, database: &Database) -> Result<(Outcome, Option<Durable>)> {
         let (verb, target, returning) = parts(&self.statement)?;
         let (object, table) = self.table(target, verb)?;
         let id = ObjectId(object.id.0);
@@ -103,6 +119,7 @@ impl Change {
                 .with_hint("SELECT * FROM hw.queries tells why.")
         })?;
         let _writer = view.writer.lock().await;
+        let written = view.written.load(Ordering::SeqCst);
         let batches = self.read(database, object, table).await?;
         let resolved = self.resolve(database, &view, batches).await?;
         let tag = match verb {
@@ -124,6 +141,7 @@ impl Change {
         let change = TableChange {
             deltas: resolved.deltas,
             read: Arc::clone(&view),
+            written,
             visible,
             durable,
         };

@@ -105,7 +105,7 @@ async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<Stor
 
 /// End offsets as the outside world tells them now; nothing if it does not answer.
 async fn end_offsets(shared: &Arc<Shared>, body: &ObjectBody) -> Positions {
-    let ObjectBody::Source(source) = body else {
+    let Some(source) = body.source() else {
         return Positions::new();
     };
     let Ok(connector) = shared.registry.source(&source.connector).map(Arc::clone) else {

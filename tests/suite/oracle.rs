@@ -280,6 +280,30 @@ const SHAPES: &[Shape] = &[
     shape(
         "SELECT a.k, a.v, b.v AS other FROM s a LEFT JOIN s b ON a.k = b.w AND a.at < b.at AND b.at <= a.at + INTERVAL '3' SECOND",
     ),
+    // Joins in time.
+    shape("SELECT a.k, a.v, b.v AS other, b.g FROM s a ASOF JOIN s b ON a.k = b.w AND a.at >= b.at"),
+    shape("SELECT a.k, a.v, b.v AS other FROM s a ASOF LEFT JOIN s b ON a.k = b.w AND a.at > b.at"),
+    shape("SELECT a.k, a.at, b.f FROM s a ASOF LEFT JOIN s b ON a.k = b.w AND a.at < b.at"),
+    shape(
+        "SELECT a.g, b.at FROM s a ASOF JOIN s b MATCH_CONDITION (a.at <= b.at) ON a.g = b.g AND a.v = b.w",
+    ),
+    shape(
+        "SELECT a.v, b.k, b.g FROM s a ASOF LEFT JOIN (SELECT * FROM s WHERE b) b ON a.g = b.g AND a.v >= b.k",
+    ),
+    shape("SELECT a.f, b.f AS other FROM s a ASOF JOIN s b ON a.k = b.k AND a.f < b.f"),
+    shape("SELECT a.g, b.g AS other FROM (SELECT DISTINCT g FROM s) a ASOF LEFT JOIN s b ON a.g > b.g"),
+    shape(
+        "SELECT a.k, a.n, b.v, b.m FROM (SELECT k, count(*) AS n FROM s GROUP BY k) a ASOF LEFT JOIN (SELECT v, min(w) AS m FROM s GROUP BY v) b ON a.n >= b.v",
+    ),
+    shape(
+        "SELECT b.v, count(*) AS n, sum(a.w) AS sw FROM s a ASOF LEFT JOIN s b ON a.k = b.w AND a.at >= b.at GROUP BY b.v",
+    ),
+    shape(
+        "SELECT a.k, b.v, c.g FROM s a ASOF JOIN s b ON a.k = b.w AND a.at >= b.at ASOF LEFT JOIN s c ON b.v = c.k AND a.at > c.at WHERE a.b",
+    ),
+    closing(
+        "SELECT window_end, count(*) AS n, sum(v) AS sv FROM TUMBLE((SELECT a.at, b.v FROM s a ASOF LEFT JOIN s b ON a.k = b.w AND a.at >= b.at), at, INTERVAL '4' SECOND) GROUP BY window_end",
+    ),
     // Subqueries.
     shape("SELECT k, v FROM s WHERE k IN (SELECT v FROM s WHERE f > 2)"),
     shape("SELECT k, v FROM s WHERE k NOT IN (SELECT v FROM s WHERE v IS NOT NULL AND b)"),

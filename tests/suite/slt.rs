@@ -44,8 +44,8 @@ macro_rules! files {
 }
 
 files! {
-    aggregates collected conditions ddl errors functions joins numbers over select sessions setops show subqueries
-    tables temporal_filters times topn types views windows
+    aggregates asof collected conditions ddl errors functions joins numbers over select sessions setops show
+    sinks_into_tables subqueries tables temporal_filters temporal_joins times topn types upsert views windows
 }
 
 #[test]

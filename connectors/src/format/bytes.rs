@@ -101,6 +101,7 @@ impl Decoder for BytesDecoder {
         let rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options);
         Ok(Decoded {
             rows: rows.map_err(column_error)?,
+            deleted: None,
             bad,
             tombstones,
         })

@@ -169,6 +169,11 @@ impl Column {
         })
     }
 
+    /// Whether `row`, the last one, is null.
+    pub(crate) fn is_null(&self, row: usize) -> bool {
+        self.nulls.last().is_some_and(|last| *last as usize == row)
+    }
+
     /// Appends a null.
     #[inline]
     pub(crate) fn push_null(&mut self) {

@@ -69,10 +69,30 @@ pub struct BadRecord {
 pub struct Decoded {
     /// The good rows, in order, with the columns that the reader asked for.
     pub rows: RecordBatch,
+    /// Of a stream of changes: for each row whether the row of its key is gone. Such a row has its key alone.
+    pub deleted: Option<Vec<bool>>,
     /// The bad records.
     pub bad: Vec<BadRecord>,
     /// Null payloads, which a plain format has no row for.
     pub tombstones: u64,
+}
+
+/// How the records of a stream of changes say what becomes of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeFormat {
+    /// The value is the row of the record's key; without a value the row is gone.
+    Upsert,
+    /// Debezium's envelope: an operation, and the row before and after it.
+    Debezium,
+}
+
+/// A stream of changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changes {
+    /// How records say what becomes of a row.
+    pub format: ChangeFormat,
+    /// Columns (by index) that are the key of the rows.
+    pub key: Vec<usize>,
 }
 
 /// Turns payloads into columns; one per lane, its buffers are reused. A bad record never hurts its neighbours and
@@ -212,6 +232,26 @@ pub fn decoder(
         )?)),
         "bytes" => Ok(Box::new(bytes::BytesDecoder::new(columns)?)),
         other => Err(unknown_format(other, DECODERS)),
+    }
+}
+
+/// A decoder for `FORMAT UPSERT | DEBEZIUM ENCODE <encode>` by its lowercase name (`json`), as [`decoder`] is for FORMAT PLAIN.
+///
+/// # Errors
+/// A format that has no keys, a value that an option does not take, a column type that the format cannot give.
+pub fn change_decoder(
+    encode: &str,
+    columns: &[DecodeColumn],
+    changes: &Changes,
+    options: &OptionMap,
+) -> Result<Box<dyn Decoder>, ConnectorError> {
+    match encode {
+        "json" => Ok(Box::new(json::ChangeDecoder::new(
+            columns,
+            changes,
+            &timestamp_format(options)?,
+        )?)),
+        other => Err(unknown_format(other, &["json"])),
     }
 }
 

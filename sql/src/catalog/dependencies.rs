@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Catalog, Object};
+use super::{Catalog, Object, ObjectBody};
 use crate::error::{SqlError, SqlState};
 use crate::statement::Drop;
 
@@ -24,6 +24,36 @@ impl Catalog {
         self.close_over_readers(&mut found);
         found.remove(name);
         self.readers_first(&found)
+    }
+
+    /// How the changes of a table come to one of `readers`: the names of the objects on the way, the table first; `None` if
+    /// they do not. They go to what reads the table, and through sinks into other tables.
+    #[must_use]
+    pub fn path_of_changes(&self, table: &str, readers: &[String]) -> Option<Vec<String>> {
+        let mut paths = vec![vec![table.to_owned()]];
+        let mut met = BTreeSet::from([table.to_owned()]);
+        while let Some(path) = paths.pop() {
+            let last = path.last().map(String::as_str).unwrap_or_default();
+            if readers.iter().any(|reader| reader == last) {
+                return Some(path);
+            }
+            let into = |object: &Object| match &object.body {
+                ObjectBody::Sink(sink) => sink.into.clone(),
+                _ => None,
+            };
+            let own = self.get(last).and_then(|object| into(object));
+            let readers = self.iter().filter(|object| {
+                let is_target = into(object).is_some_and(|table| table == last);
+                !is_target && object.depends_on.iter().any(|read| read == last)
+            });
+            let next = readers.map(|object| object.name.clone()).chain(own);
+            for name in next.collect::<Vec<_>>() {
+                if met.insert(name.clone()) {
+                    paths.push(path.iter().cloned().chain([name]).collect());
+                }
+            }
+        }
+        None
     }
 
     /// Plans `DROP`.

@@ -9,7 +9,7 @@ use super::source::create_source;
 use super::table::create_table;
 use super::with::{FormatClause, check_with, format_clause, with_clause};
 use crate::error::{SqlError, SqlState};
-use crate::statement::{CreateMaterializedView, CreateSink, CreateView, Statement};
+use crate::statement::{CreateMaterializedView, CreateSink, CreateView, SinkInto, Statement};
 use crate::suggest::closest;
 
 /// Kinds that other systems create and we refuse, with what to do instead.
@@ -175,9 +175,7 @@ fn create_materialized_view(cursor: &mut Cursor<'_>) -> Result<CreateMaterialize
 fn create_sink(cursor: &mut Cursor<'_>) -> Result<CreateSink, SqlError> {
     let if_not_exists = cursor.eat(&["if", "not", "exists"]);
     let name = super::new_name(cursor, "a name for the sink")?;
-    if cursor.sees(&["into"]) {
-        return Err(SqlError::unsupported("CREATE SINK … INTO").at(cursor.position()));
-    }
+    let into = into_table(cursor)?;
     let (query, from, emit) = if cursor.eat(&["from"]) {
         let (query, name) = whole_relation(cursor)?;
         (query, Some(name), cursor.eat(&EMIT))
@@ -187,6 +185,10 @@ fn create_sink(cursor: &mut Cursor<'_>) -> Result<CreateSink, SqlError> {
     } else {
         return Err(cursor.unexpected("FROM and a relation, or AS and a query"));
     };
+    if into.is_some() && !cursor.at_end() {
+        let error = cursor.unexpected("the end of the statement");
+        return Err(error.with_hint("A sink into a table has no connector, no options and no format."));
+    }
     let mut with = with_clause(cursor)?.unwrap_or_default();
     check_with(&with)?;
     let clause = format_clause(cursor)?;
@@ -204,12 +206,30 @@ fn create_sink(cursor: &mut Cursor<'_>) -> Result<CreateSink, SqlError> {
         if_not_exists,
         query,
         from,
+        into,
         emit_on_window_close: emit,
         with,
         format,
         encode,
         encode_options,
     })
+}
+
+/// `INTO table [(column, …)]`, if it stands next.
+fn into_table(cursor: &mut Cursor<'_>) -> Result<Option<Box<SinkInto>>, SqlError> {
+    if !cursor.eat(&["into"]) {
+        return Ok(None);
+    }
+    let table = cursor.object_name("the name of a table")?;
+    let columns = cursor.name_list("a column name")?;
+    Ok(Some(Box::new(SinkInto {
+        table: table.text,
+        position: table.position,
+        columns: columns
+            .into_iter()
+            .map(|Name { text, position }| (text, position))
+            .collect(),
+    })))
 }
 
 fn column_names(cursor: &mut Cursor<'_>) -> Result<Vec<String>, SqlError> {

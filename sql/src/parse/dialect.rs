@@ -7,6 +7,9 @@ use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+
+use super::script::is_word;
 
 /// [`PostgreSqlDialect`], which gives up after a number of expression prefixes. sqlparser tries several readings of a
 /// text one after the other; nested, the number of readings doubles with each level.
@@ -14,20 +17,23 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 pub(crate) struct HighwaterDialect {
     inner: PostgreSqlDialect,
     prefixes_left: Cell<u64>,
+    /// Whether the text names the time as of which a table is read. Only then are words such as CHANGES no aliases.
+    has_versions: bool,
 }
 
 impl Default for HighwaterDialect {
     fn default() -> Self {
-        Self::for_tokens(0)
+        Self::for_tokens(&[])
     }
 }
 
 impl HighwaterDialect {
-    /// A dialect for one text of this many tokens.
-    pub(crate) fn for_tokens(tokens: usize) -> Self {
+    /// A dialect for one text of these tokens.
+    pub(crate) fn for_tokens(tokens: &[TokenWithSpan]) -> Self {
         Self {
             inner: PostgreSqlDialect {},
-            prefixes_left: Cell::new(10_000 + 64 * tokens as u64),
+            prefixes_left: Cell::new(10_000 + 64 * tokens.len() as u64),
+            has_versions: tokens.iter().any(|token| is_word(&token.token, &["system_time"])),
         }
     }
 }
@@ -82,6 +88,11 @@ impl Dialect for HighwaterDialect {
                 None
             }
         }
+    }
+
+    /// For `FOR SYSTEM_TIME AS OF`.
+    fn supports_table_versioning(&self) -> bool {
+        self.has_versions
     }
 
     /// For the type `STRUCT<a INT>`, which RisingWave has.

@@ -1,13 +1,14 @@
 //! Text to statements.
 //!
 //! ```text
-//! script ─▶ tokens (script) ─▶ statements' tokens ─▶ our spelling (flink) ─▶ Statement (create, source, commands)
+//! script ─▶ tokens (script) ─▶ statements' tokens ─▶ our spelling (flink, asof) ─▶ Statement (create, source, commands)
 //!                                                                              └▶ queries, expressions, types: sqlparser
 //! ```
 //!
 //! Positions in errors and in [`Statement`]s are byte offsets into the whole script; [`offset_of`] gives them for
 //! places in sqlparser's AST.
 
+mod asof;
 mod commands;
 mod create;
 mod cursor;
@@ -189,15 +190,15 @@ fn with_cursor<T: Send>(
         .at(0));
     };
     deep_stack::run(move || {
-        statement.tokens = flink::rewrite(statement.tokens);
-        let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
+        statement.tokens = asof::rewrite(flink::rewrite(statement.tokens));
+        let dialect = HighwaterDialect::for_tokens(&statement.tokens);
         read(&mut Cursor::new(sql, &statement, &dialect))
     })
 }
 
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {
-    statement.tokens = flink::rewrite(statement.tokens);
-    let dialect = HighwaterDialect::for_tokens(statement.tokens.len());
+    statement.tokens = asof::rewrite(flink::rewrite(statement.tokens));
+    let dialect = HighwaterDialect::for_tokens(&statement.tokens);
     let mut cursor = Cursor::new(sql, &statement, &dialect);
     let parsed = dispatch(&mut cursor)?;
     let bytes = statement.bytes.clone();

@@ -32,7 +32,12 @@ pub(crate) fn create_source(cursor: &mut Cursor<'_>) -> Result<CreateSource, Sql
         None => flink_format(&mut with),
     };
     if let Some(clause) = &clause {
-        clause.check(&["plain"], &["json", "bytes"])?;
+        clause.check(&["plain"], &["json", "bytes"]).map_err(|error| {
+            match ["upsert", "debezium"].contains(&clause.format.as_str()) {
+                true => error.with_hint("Rows of a source are never replaced. Use CREATE TABLE … WITH (…) FORMAT … for a table of them."),
+                false => error,
+            }
+        })?;
     }
     let (encode, encode_options) = clause.map(|c| (c.encode, c.encode_options)).unwrap_or_default();
     Ok(CreateSource {
@@ -148,7 +153,7 @@ impl Parts {
     }
 }
 
-fn is_include(token: &Token) -> bool {
+pub(super) fn is_include(token: &Token) -> bool {
     super::script::is_word(token, &["include"])
 }
 
@@ -283,7 +288,7 @@ fn include_kind(word: &str) -> Option<Include> {
 
 /// What follows `INCLUDE`: `key|partition|offset|timestamp|headers|header 'name' [TYPE] [AS name]`. Without AS the
 /// column is called `_key`, `_partition`, … and `_header_name`.
-fn include(cursor: &mut Cursor<'_>) -> Result<SourceColumn, SqlError> {
+pub(super) fn include(cursor: &mut Cursor<'_>) -> Result<SourceColumn, SqlError> {
     let position = cursor.position();
     let word = match cursor.peek() {
         Token::Word(word) => word.value.to_lowercase(),
@@ -338,7 +343,7 @@ fn check_duplicates(columns: &[SourceColumn]) -> Result<(), SqlError> {
 }
 
 /// ≈ Flink: the format as an option, and its words for the start mode.
-fn flink_format(with: &mut WithOptions) -> Option<FormatClause> {
+pub(super) fn flink_format(with: &mut WithOptions) -> Option<FormatClause> {
     let clause = FormatClause::from_option(with)?;
     if let Some(mode) = with.get_mut("scan.startup.mode") {
         match mode.text.as_str() {

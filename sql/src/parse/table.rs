@@ -3,8 +3,12 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
+use super::source;
+use super::with::{FormatClause, check_with, format_clause, with_clause};
 use crate::error::{SqlError, SqlState};
-use crate::statement::{CreateTable, Filled, OnConflict, TableColumn};
+use crate::statement::{
+    CreateTable, Filled, OnConflict, SourceColumnKind, TableColumn, TableConnector, WithOptions,
+};
 
 /// Words before which a DEFAULT ends.
 const COLUMN_OPTIONS: [&[&str]; 8] = [
@@ -38,7 +42,9 @@ pub(crate) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable, SqlEr
         append_only: false,
         on_conflict: None,
         version_column: None,
+        connector: None,
     };
+    let mut outside = Outside::default();
     cursor.expect_token(&Token::LParen)?;
     loop {
         list_element(cursor, &mut table)?;
@@ -48,8 +54,11 @@ pub(crate) fn create_table(cursor: &mut Cursor<'_>) -> Result<CreateTable, SqlEr
     }
     cursor.expect_token(&Token::RParen)?;
     while !cursor.at_end() {
-        clause(cursor, &mut table)?;
+        if !outside.clause(cursor, &mut table)? {
+            clause(cursor, &mut table)?;
+        }
     }
+    table.connector = outside.finish()?;
     Ok(table)
 }
 
@@ -188,18 +197,103 @@ fn clause(cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<(), SqlErr
             return twice("WITH VERSION COLUMN");
         }
     } else {
-        let connector: [&[&str]; 3] = [&["with"], &["format"], &["include"]];
-        return Err(if connector.iter().any(|words| cursor.sees(words)) {
-            SqlError::unsupported("a table with a connector")
-                .with_hint("Read the stream with CREATE SOURCE.")
-                .at(position)
-        } else if cursor.sees(&["as"]) {
+        return Err(if cursor.sees(&["as"]) {
             SqlError::unsupported("CREATE TABLE … AS").at(position)
         } else {
-            cursor.unexpected("APPEND ONLY, ON CONFLICT, WITH VERSION COLUMN or the end of the statement")
+            cursor.unexpected("APPEND ONLY, ON CONFLICT, WITH, INCLUDE, FORMAT or the end of the statement")
         });
     }
     Ok(())
+}
+
+/// The clauses of a table whose rows come from outside.
+#[derive(Default)]
+struct Outside {
+    with: Option<WithOptions>,
+    format: Option<FormatClause>,
+    /// Byte offset of the first of them.
+    position: Option<usize>,
+}
+
+impl Outside {
+    /// Takes one of the clauses if it stands next.
+    fn clause(&mut self, cursor: &mut Cursor<'_>, table: &mut CreateTable) -> Result<bool, SqlError> {
+        let position = cursor.position();
+        let twice =
+            |what: &str| SqlError::new(SqlState::SyntaxError, format!("{what} is given twice")).at(position);
+        if cursor.sees(&["include"])
+            || (*cursor.peek() == Token::Comma && source::is_include(cursor.peek_nth(1)))
+        {
+            cursor.eat_token(&Token::Comma);
+            cursor.expect(&["include"])?;
+            table.columns.push(included(cursor, table)?);
+        } else if let Some(with) = with_clause(cursor)? {
+            if self.with.replace(with).is_some() {
+                return Err(twice("the WITH clause"));
+            }
+        } else if let Some(format) = format_clause(cursor)? {
+            if self.format.replace(format).is_some() {
+                return Err(twice("the FORMAT clause"));
+            }
+        } else {
+            return Ok(false);
+        }
+        self.position.get_or_insert(position);
+        Ok(true)
+    }
+
+    /// The connector, if one of the clauses is there.
+    fn finish(self) -> Result<Option<TableConnector>, SqlError> {
+        let Some(position) = self.position else {
+            return Ok(None);
+        };
+        let mut with = self.with.unwrap_or_default();
+        check_with(&with)?;
+        let clause = match self.format {
+            Some(clause) => Some(clause),
+            None => source::flink_format(&mut with),
+        };
+        if let Some(clause) = &clause {
+            clause.check(&["plain", "upsert", "debezium"], &["json", "bytes"])?;
+            if clause.format != "plain" {
+                clause.check(&["upsert", "debezium"], &["json"])?;
+            }
+        }
+        let (format, encode, encode_options) = match clause {
+            Some(clause) => (clause.format, clause.encode, clause.encode_options),
+            None => ("plain".to_owned(), None, WithOptions::new()),
+        };
+        Ok(Some(TableConnector {
+            with,
+            format,
+            encode,
+            encode_options,
+            position,
+        }))
+    }
+}
+
+/// A column of metadata.
+fn included(cursor: &mut Cursor<'_>, table: &CreateTable) -> Result<TableColumn, SqlError> {
+    let column = source::include(cursor)?;
+    if table.columns.iter().any(|other| other.name == column.name) {
+        let message = format!("column \"{}\" specified more than once", column.name);
+        return Err(SqlError::new(SqlState::DuplicateColumn, message).at(column.position));
+    }
+    let SourceColumnKind::Include(include) = column.kind else {
+        return Err(cursor.unexpected("the metadata of a record"));
+    };
+    let data_type = match column.data_type {
+        Some(data_type) => data_type,
+        None => super::parse_data_type(include.written_type())?,
+    };
+    Ok(TableColumn {
+        name: column.name,
+        data_type,
+        not_null: false,
+        filled: Filled::Included(include),
+        position: column.position,
+    })
 }
 
 fn on_conflict(cursor: &mut Cursor<'_>) -> Result<OnConflict, SqlError> {

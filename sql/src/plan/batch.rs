@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 use crate::SqlError;
 use crate::plan::averages;
 use crate::plan::session::SessionNode;
+use crate::plan::time_join::{self, TimeJoinNode};
 use crate::plan::translate::translate;
 use crate::plan::window::WindowNode;
 use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
@@ -40,7 +41,13 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         let node = match (window_of(&node), SessionNode::of(&node)) {
             (Some(window), _) => without_window(window)?,
             (None, Some(session)) => session.plain()?,
-            (None, None) => averages::rounded(checked_integers(node.recompute_schema()?)?)?,
+            (None, None) => {
+                let node = averages::rounded(checked_integers(node.recompute_schema()?)?)?;
+                match time_join_of(&node) {
+                    Some(join) => time_join::plain(join)?,
+                    None => node,
+                }
+            }
         };
         Ok(Transformed::yes(node))
     })
@@ -51,6 +58,13 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
 fn window_of(node: &LogicalPlan) -> Option<&WindowNode> {
     match node {
         LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref::<WindowNode>(),
+        _ => None,
+    }
+}
+
+fn time_join_of(node: &LogicalPlan) -> Option<&TimeJoinNode> {
+    match node {
+        LogicalPlan::Extension(extension) => extension.node.as_any().downcast_ref::<TimeJoinNode>(),
         _ => None,
     }
 }

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 use crate::catalog::{Catalog, Object, ObjectBody, ViewDef};
 use crate::parse::parse_query;
 use crate::plan::functions::Functions;
+use crate::plan::time_join::TimeJoins;
 use crate::plan::translate::external;
 use crate::plan::types::SqlTypes;
 use crate::plan::window::WindowRelations;
@@ -32,7 +33,7 @@ pub type Resolver<'a> = &'a dyn Fn(Option<&str>, &str) -> Option<Arc<dyn TableSo
 const VIEW_DEPTH_MAX: usize = 16;
 
 static RELATION_PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> =
-    LazyLock::new(|| vec![Arc::new(WindowRelations)]);
+    LazyLock::new(|| vec![Arc::new(WindowRelations), Arc::new(TimeJoins)]);
 
 static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| {
     let mut options = ConfigOptions::default();

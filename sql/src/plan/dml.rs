@@ -27,8 +27,8 @@ use crate::plan::context::{Names, Resolver};
 use crate::plan::names::OutputNames;
 use crate::plan::translate::translate;
 use crate::plan::walk::has_subquery;
-use crate::plan::{PlannedSelect, literals, plan_select, query};
-use crate::statement::{Delete, Insert, InsertSource, Target, Update};
+use crate::plan::{PlannedQuery, PlannedSelect, literals, plan_select, plan_view, query};
+use crate::statement::{CreateSink, Delete, Insert, InsertSource, SinkInto, Target, Update};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
@@ -89,6 +89,54 @@ pub fn plan_insert(
     };
     let query = with_generated(table, base, &[])?;
     plan_select(catalog, &query, resolver)
+}
+
+/// Plans the rows that a sink writes into a table: all columns of the table, in its order and of its types.
+///
+/// # Errors
+/// As [`plan_insert`]; what streaming queries do not have; rows that the table cannot take back.
+pub fn plan_sink_into(
+    catalog: &Catalog,
+    table: TableRef<'_>,
+    sink: &CreateSink,
+    into: &SinkInto,
+) -> Result<PlannedQuery, SqlError> {
+    let insert = Insert {
+        target: Target {
+            name: table.name.to_owned(),
+            alias: None,
+            position: into.position,
+        },
+        columns: into.columns.clone(),
+        source: InsertSource::Query(sink.query.clone()),
+        returning: None,
+    };
+    let scope = Scope {
+        catalog,
+        resolver: &|_, _| None,
+        target: None,
+    };
+    let targets = insert_targets(table, &insert)?;
+    let base = given_query(&scope, table, &targets, &insert, &sink.query)?;
+    let query = with_generated(table, base, &[])?;
+    let planned = plan_view(catalog, &query, &[], sink.emit_on_window_close)?;
+    if planned.plan.root().append_only {
+        return Ok(planned);
+    }
+    let (why, hint) = match (table.def.append_only, table.def.primary_key.is_empty()) {
+        (true, _) => (
+            "The table is APPEND ONLY.",
+            "Leave APPEND ONLY out, or give it a query that only adds rows.",
+        ),
+        (_, true) => (
+            "Without a primary key no row of the table can be told from another one like it.",
+            "Give the table a PRIMARY KEY, by which rows are replaced and deleted.",
+        ),
+        _ => return Ok(planned),
+    };
+    let message = format!("the query takes rows back, which table \"{}\" cannot", table.name);
+    let error = SqlError::new(SqlState::InvalidObjectDefinition, message);
+    Err(error.with_detail(why).with_hint(hint).at(into.position))
 }
 
 /// The columns to which the values of an INSERT go, in their order.
@@ -210,7 +258,7 @@ fn fillings(table: TableRef<'_>) -> Result<Vec<Expr>, SqlError> {
     columns
         .map(|column| match &column.filled {
             FilledDef::Default(text) => parse_expression(text),
-            FilledDef::Null | FilledDef::Generated(_) => parse_expression("NULL"),
+            FilledDef::Null | FilledDef::Generated(_) | FilledDef::Included(_) => parse_expression("NULL"),
         })
         .collect()
 }
@@ -229,7 +277,7 @@ fn with_generated(table: TableRef<'_>, base: ast::Query, before: &[String]) -> R
     for def in &table.def.columns {
         let value = match &def.filled {
             FilledDef::Generated(text) => assign::cast_to(&def.data_type)?.of(parse_expression(text)?),
-            FilledDef::Null | FilledDef::Default(_) => column(table.name, &def.name),
+            FilledDef::Null | FilledDef::Default(_) | FilledDef::Included(_) => column(table.name, &def.name),
         };
         items.push(aliased(value, &def.name));
     }

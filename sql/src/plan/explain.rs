@@ -20,8 +20,8 @@ use crate::plan::Micros;
 use crate::plan::types::sql_type_name;
 use crate::statement::ObjectKind;
 use crate::stream_plan::{
-    Aggregate, AggregateCall, AggregateFunction, Collected, Instant, Join, JoinKind, NodeId, Over, PlanNode,
-    Rank, Session, SortKey, SourceScan, StreamOp, StreamPlan, TemporalFilter,
+    Aggregate, AggregateCall, AggregateFunction, AsOf, Collected, Instant, Join, JoinKey, JoinKind, Nearest,
+    NodeId, Over, PlanNode, Rank, Session, SortKey, SourceScan, StreamOp, StreamPlan, TemporalFilter,
 };
 
 /// How deep the tree is drawn.
@@ -95,6 +95,7 @@ impl Drawing<'_> {
             | StreamOp::Aggregate(_)
             | StreamOp::Over(_)
             | StreamOp::Join(_)
+            | StreamOp::AsOf(_)
             | StreamOp::SingleRow
             | StreamOp::Union => false,
         }
@@ -143,6 +144,7 @@ fn line(plan: &StreamPlan, node: &PlanNode) -> String {
         StreamOp::Over(over) => over_line(over, input),
         StreamOp::Union => "Union".to_owned(),
         StreamOp::Join(join) => join_line(plan, node, join),
+        StreamOp::AsOf(asof) => asof_line(plan, node, asof),
         StreamOp::SingleRow => "Single row".to_owned(),
     }
 }
@@ -220,6 +222,10 @@ fn join_line(plan: &StreamPlan, node: &PlanNode, join: &Join) -> String {
         (false, None) => format!("{kind}: {keys}"),
         (false, Some(condition)) => format!("{kind}: {keys} AND {condition}"),
     };
+    if join.is_temporal {
+        text.push_str("; the right side as of now");
+        return text;
+    }
     match join.closing {
         None => text.push_str(&interval_text(join, input(0), input(1))),
         Some(closing) => {
@@ -253,9 +259,52 @@ fn interval_text(join: &Join, left: &Schema, right: &Schema) -> String {
     )
 }
 
+fn asof_line(plan: &StreamPlan, node: &PlanNode, asof: &AsOf) -> String {
+    let empty = Schema::empty();
+    let input = |at: usize| {
+        node.inputs
+            .get(at)
+            .map_or(&empty, |id| plan.nodes[*id].schema.as_ref())
+    };
+    let kind = if asof.is_outer {
+        "Left ASOF join"
+    } else {
+        "ASOF join"
+    };
+    let on = asof_text(asof, input(0), input(1));
+    let time = name_of(input(0), asof.left_time);
+    match asof.expires {
+        true => format!("{kind}: {on}; rows go after {time}"),
+        false => format!("{kind}: {on}; rows stay"),
+    }
+}
+
+/// The conditions of an ASOF join as SQL.
+pub(crate) fn asof_text(asof: &AsOf, left: &Schema, right: &Schema) -> String {
+    let op = match asof.nearest {
+        Nearest::Before => ">",
+        Nearest::BeforeOrAt => ">=",
+        Nearest::After => "<",
+        Nearest::AfterOrAt => "<=",
+    };
+    let times = format!(
+        "{} {op} {}",
+        name_of(left, asof.left_time),
+        name_of(right, asof.right_time)
+    );
+    match equalities(&asof.keys, left, right) {
+        keys if keys.is_empty() => times,
+        keys => format!("{keys} AND {times}"),
+    }
+}
+
 /// The equal columns of a join as SQL, joined by AND.
 pub(crate) fn keys_text(join: &Join, left: &Schema, right: &Schema) -> String {
-    let keys = join.keys.iter().map(|key| {
+    equalities(&join.keys, left, right)
+}
+
+fn equalities(keys: &[JoinKey], left: &Schema, right: &Schema) -> String {
+    let keys = keys.iter().map(|key| {
         let equal = if key.null_safe {
             "IS NOT DISTINCT FROM"
         } else {

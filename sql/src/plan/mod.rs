@@ -42,6 +42,7 @@ mod source;
 mod subquery;
 mod suspect;
 mod temporal;
+mod time_join;
 mod to_char;
 mod translate;
 pub mod types;
@@ -60,7 +61,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
-pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_update};
+pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::translate::translate;
@@ -70,6 +71,7 @@ pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
 pub use self::window_columns::{WINDOW_END, WINDOW_START};
 
 pub(crate) use self::dml::check_default;
+pub(crate) use self::lower::scan_of;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, subquery, temporal};
+use crate::plan::{distinct_on, literals, postgres, refuse, subquery, temporal, time_join};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -47,6 +47,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let mut query = output.disambiguated(query);
     literals::typed(&mut query)?;
     let written = query.clone();
+    time_join::nest(&mut query)?;
     let statement = ast::Statement::Query(Box::new(query));
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)

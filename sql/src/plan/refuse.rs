@@ -68,7 +68,6 @@ fn joins(table: &TableWithJoins) -> Flow {
             JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => ("LEFT JOIN", on),
             JoinOperator::Right(on) | JoinOperator::RightOuter(on) => ("RIGHT JOIN", on),
             JoinOperator::FullOuter(on) => ("FULL JOIN", on),
-            JoinOperator::AsOf { .. } => return unsupported("ASOF JOIN", join.relation.span()),
             _ => continue,
         };
         let clause = match on {
@@ -111,7 +110,6 @@ fn table_factor(factor: &TableFactor) -> Flow {
         TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
         TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
         TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),
-        TableFactor::Table { version: Some(_), .. } => refused("FOR SYSTEM_TIME AS OF", factor.span()),
         TableFactor::Table {
             with_ordinality: true,
             ..

@@ -81,7 +81,7 @@ fn retracting(plan: &StreamPlan) -> String {
         Some(StreamOp::Aggregate(_)) => {
             "A row of its GROUP BY changes as more rows of the group come.".to_owned()
         }
-        Some(StreamOp::Join(_)) => {
+        Some(StreamOp::Join(_) | StreamOp::AsOf(_)) => {
             "What its join gives of a row changes as rows of the other side come.".to_owned()
         }
         Some(StreamOp::Session(_)) => "A row changes its window as more rows of its session come.".to_owned(),

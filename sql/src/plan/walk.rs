@@ -46,11 +46,15 @@ pub(crate) fn walk(ast: &impl Visit, see: &mut dyn FnMut(Part<'_>) -> Flow) -> R
 pub(crate) enum PartMut<'a> {
     /// A query.
     Query(&'a mut Query),
+    /// A SELECT.
+    Select(&'a mut Select),
+    /// A relation in FROM.
+    TableFactor(&'a mut TableFactor),
     /// An expression.
     Expr(&'a mut Expr),
 }
 
-/// Lets `see` change every query and expression of `ast`, outer ones first.
+/// Lets `see` change every query, SELECT, relation in FROM and expression of `ast`, outer ones first.
 ///
 /// # Errors
 /// The error with which `see` breaks off.
@@ -166,6 +170,14 @@ impl VisitorMut for WalkMut<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         (self.see)(PartMut::Query(query))
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        (self.see)(PartMut::Select(select))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        (self.see)(PartMut::TableFactor(factor))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
 
-use super::expression_text;
-use crate::catalog::{ColumnDef, ColumnOrigin, FilledDef, SourceDef, TableColumnDef, TableDef};
+use super::{connector_options, expression_text, include_type};
+use crate::catalog::{
+    ChangeFormat, ColumnDef, ColumnOrigin, FilledDef, SourceChanges, SourceDef, TableColumnDef, TableDef,
+};
 use crate::error::{SqlError, SqlState};
+use crate::options::{Lookup, interpolate_all};
 use crate::plan::types::{arrow_type, written_type};
-use crate::plan::{check_default, check_source};
-use crate::statement::{CreateTable, Filled, OnConflict, TableColumn};
+use crate::plan::{check_default, check_source, scan_of};
+use crate::statement::{CreateTable, Filled, OnConflict, TableColumn, TableConnector};
 use crate::stream_plan::{PlanNode, StreamOp, StreamPlan};
 
 /// Resolves `CREATE TABLE`.
@@ -18,7 +21,7 @@ use crate::stream_plan::{PlanNode, StreamOp, StreamPlan};
 /// # Errors
 /// An unknown column or type, a default or a generated column that does not work, clauses that exclude each other; each
 /// with its place in the script.
-pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
+pub fn resolve_table(statement: &CreateTable, lookup: Lookup<'_>) -> Result<TableDef, SqlError> {
     let primary_key = key_columns(statement)?;
     let mut columns = statement
         .columns
@@ -29,6 +32,10 @@ pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
         columns[*column].nullable = false;
     }
     check_generated(statement, &columns)?;
+    let source = match &statement.connector {
+        Some(connector) => Some(source_of(statement, connector, (&columns, &primary_key), lookup)?),
+        None => None,
+    };
     check_conflicts(statement, &primary_key)?;
     let version_column = match &statement.version_column {
         Some((name, position)) => Some(column_named(statement, name, *position, "version column")?),
@@ -37,7 +44,7 @@ pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
     let on_conflict = statement
         .on_conflict
         .map_or(OnConflict::Update, |(given, _)| given);
-    let plan = Arc::new(plan_of(statement, &columns, &primary_key));
+    let plan = Arc::new(plan_of(statement, (&columns, &primary_key), source.as_ref())?);
     Ok(TableDef {
         columns,
         primary_key,
@@ -45,6 +52,7 @@ pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
         on_conflict,
         version_column,
         plan,
+        source,
     })
 }
 
@@ -84,6 +92,10 @@ fn column_def(column: &TableColumn) -> Result<TableColumnDef, SqlError> {
             FilledDef::Default(expression_text(expression).map_err(place)?)
         }
         Filled::Generated(expression) => FilledDef::Generated(expression_text(expression).map_err(place)?),
+        Filled::Included(include) => {
+            include_type(&column.name, include, Some(data_type.clone())).map_err(place)?;
+            FilledDef::Included(include.clone())
+        }
     };
     Ok(TableColumnDef {
         name: column.name.clone(),
@@ -96,23 +108,13 @@ fn column_def(column: &TableColumn) -> Result<TableColumnDef, SqlError> {
 /// Generated columns of a table are those of a source: over the columns of the same row that are not generated.
 fn check_generated(statement: &CreateTable, columns: &[TableColumnDef]) -> Result<(), SqlError> {
     let as_source = SourceDef {
-        columns: columns
-            .iter()
-            .map(|column| ColumnDef {
-                name: column.name.clone(),
-                data_type: column.data_type.clone(),
-                nullable: column.nullable,
-                origin: match &column.filled {
-                    FilledDef::Generated(text) => ColumnOrigin::Generated(text.clone()),
-                    FilledDef::Null | FilledDef::Default(_) => ColumnOrigin::Field,
-                },
-            })
-            .collect(),
+        columns: source_columns(columns),
         watermark: None,
         connector: String::new(),
         options: BTreeMap::new(),
         encode: None,
         encode_options: BTreeMap::new(),
+        changes: None,
     };
     let first = columns
         .iter()
@@ -121,6 +123,93 @@ fn check_generated(statement: &CreateTable, columns: &[TableColumnDef]) -> Resul
         Some(first) => check_source(&as_source).map_err(|error| error.at(statement.columns[first].position)),
         None => Ok(()),
     }
+}
+
+/// The columns of a table as a source has them.
+fn source_columns(columns: &[TableColumnDef]) -> Vec<ColumnDef> {
+    let columns = columns.iter().map(|column| ColumnDef {
+        name: column.name.clone(),
+        data_type: column.data_type.clone(),
+        nullable: column.nullable,
+        origin: match &column.filled {
+            FilledDef::Generated(text) => ColumnOrigin::Generated(text.clone()),
+            FilledDef::Included(include) => ColumnOrigin::Include(include.clone()),
+            FilledDef::Null | FilledDef::Default(_) => ColumnOrigin::Field,
+        },
+    });
+    columns.collect()
+}
+
+/// What a table reads from outside.
+fn source_of(
+    statement: &CreateTable,
+    connector: &TableConnector,
+    (columns, key): (&[TableColumnDef], &[usize]),
+    lookup: Lookup<'_>,
+) -> Result<SourceDef, SqlError> {
+    let format = match connector.format.as_str() {
+        "upsert" => Some(ChangeFormat::Upsert),
+        "debezium" => Some(ChangeFormat::Debezium),
+        _ => None,
+    };
+    let at = |error: SqlError| error.at(connector.position);
+    if let Some(column) = statement
+        .columns
+        .iter()
+        .find(|column| matches!(column.filled, Filled::Default(_)))
+    {
+        let error = SqlError::unsupported("DEFAULT in a table with a connector")
+            .with_detail("A field that a record does not have is NULL.")
+            .with_hint("Give the value in the query, with coalesce().");
+        return Err(error.at(column.position));
+    }
+    if let Some(format) = format {
+        check_changes(statement, key, format).map_err(at)?;
+    }
+    let (name, options) = connector_options(&connector.with, "table", &statement.name, lookup)?;
+    let source = SourceDef {
+        columns: source_columns(columns),
+        watermark: None,
+        connector: name,
+        options,
+        encode: connector.encode.clone(),
+        encode_options: interpolate_all(&connector.encode_options, lookup)?,
+        changes: format.map(|format| SourceChanges {
+            format,
+            key: key.iter().map(|column| columns[*column].name.clone()).collect(),
+        }),
+    };
+    check_source(&source).map_err(at)?;
+    Ok(source)
+}
+
+/// Checks that a table can take records that replace and delete rows.
+fn check_changes(statement: &CreateTable, key: &[usize], format: ChangeFormat) -> Result<(), SqlError> {
+    let name = match format {
+        ChangeFormat::Upsert => "FORMAT UPSERT",
+        ChangeFormat::Debezium => "FORMAT DEBEZIUM",
+    };
+    let wrong = |message: String| SqlError::new(SqlState::InvalidObjectDefinition, message);
+    if key.is_empty() {
+        return Err(wrong(format!("{name} needs a primary key"))
+            .with_detail("Its records say which row they replace or delete.")
+            .with_hint("Declare the columns of the record's key as the PRIMARY KEY."));
+    }
+    if statement.append_only {
+        return Err(wrong(format!("{name} and APPEND ONLY exclude each other"))
+            .with_detail("Its records replace and delete rows."));
+    }
+    if let Some(generated) = key
+        .iter()
+        .find(|column| matches!(statement.columns[**column].filled, Filled::Generated(_)))
+    {
+        let column = &statement.columns[*generated].name;
+        return Err(
+            SqlError::unsupported(format!("generated column \"{column}\" in the key of {name}"))
+                .with_detail("A record that deletes a row has its key and nothing to compute it from."),
+        );
+    }
+    Ok(())
 }
 
 /// Checks what is said of conflicts: only a key makes them, and a row that stays is not versioned.
@@ -173,8 +262,12 @@ fn check_conflicts(statement: &CreateTable, primary_key: &[usize]) -> Result<(),
     }
 }
 
-/// The plan of a table is the node that takes its changes.
-fn plan_of(statement: &CreateTable, columns: &[TableColumnDef], primary_key: &[usize]) -> StreamPlan {
+/// The plan of a table is the node that takes its changes, behind the scan of what it reads from outside.
+fn plan_of(
+    statement: &CreateTable,
+    (columns, primary_key): (&[TableColumnDef], &[usize]),
+    source: Option<&SourceDef>,
+) -> Result<StreamPlan, SqlError> {
     let fields: Vec<Field> = columns
         .iter()
         .map(|column| Field::new(&column.name, column.data_type.clone(), column.nullable))
@@ -183,17 +276,29 @@ fn plan_of(statement: &CreateTable, columns: &[TableColumnDef], primary_key: &[u
         .iter()
         .map(|column| written_type(&column.data_type))
         .collect();
+    let mut nodes = Vec::new();
+    if let Some(source) = source {
+        let mut source = source.clone();
+        if source.changes.is_some() {
+            // A row that is gone has nothing but its key.
+            let of_key = |at: usize| primary_key.contains(&at);
+            let columns = source.columns.iter_mut().enumerate();
+            columns.for_each(|(at, column)| column.nullable |= !of_key(at));
+        }
+        nodes.push(scan_of(&statement.name, &source)?);
+    }
     let node = PlanNode {
         op: StreamOp::TableChanges,
-        inputs: Vec::new(),
+        inputs: (0..nodes.len()).collect(),
         schema: Arc::new(Schema::new(fields)),
         append_only: statement.append_only,
         key: (!primary_key.is_empty()).then(|| primary_key.to_vec()),
         event_time: None,
         fingerprint: format!("table {}: {}", statement.name, types.join(", ")),
     };
-    StreamPlan {
-        nodes: vec![node],
+    nodes.push(node);
+    Ok(StreamPlan {
+        nodes,
         notices: Vec::new(),
-    }
+    })
 }

@@ -70,6 +70,7 @@ fn a_table_has_all_its_clauses() {
             Filled::Null => "nothing".to_owned(),
             Filled::Default(expression) => format!("default {expression}"),
             Filled::Generated(expression) => format!("as {expression}"),
+            Filled::Included(what) => format!("include {what:?}"),
         })
         .collect();
     assert_eq!(
@@ -95,9 +96,12 @@ fn a_table_has_all_its_clauses() {
 
 #[test]
 fn a_table_is_resolved_with_its_key_and_without_null_in_it() {
-    let resolved = resolve_table(&table(
-        "CREATE TABLE t (a INT DEFAULT 5, b VARCHAR PRIMARY KEY, c INT AS a + 1) ON CONFLICT DO NOTHING",
-    ))
+    let resolved = resolve_table(
+        &table(
+            "CREATE TABLE t (a INT DEFAULT 5, b VARCHAR PRIMARY KEY, c INT AS a + 1) ON CONFLICT DO NOTHING",
+        ),
+        &|_| None,
+    )
     .unwrap();
 
     assert_eq!(resolved.primary_key, [1]);
@@ -260,7 +264,7 @@ fn what_a_table_cannot_be_is_refused_when_it_is_resolved() {
         ("CREATE TABLE t (a INT, b INT AS x)", SqlState::UndefinedColumn),
         ("CREATE TABLE t (a XML)", SqlState::FeatureNotSupported),
     ] {
-        let error = resolve_table(&table(sql)).expect_err(sql);
+        let error = resolve_table(&table(sql), &|_| None).expect_err(sql);
         assert_eq!(error.state, state, "{sql}: {error:?}");
         assert!(error.position.is_some(), "{sql}: {error:?}");
     }

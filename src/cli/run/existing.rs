@@ -4,7 +4,7 @@ use crate::sql::parse::parse;
 use crate::sql::show;
 use crate::sql::statement::{
     CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView, Filled, Parsed,
-    SourceColumnKind, Statement, WithOptions,
+    SourceColumnKind, Statement, TableConnector, WithOptions,
 };
 use crate::{Error, Session};
 
@@ -131,6 +131,7 @@ fn is_same_table(recorded: &CreateTable, given: &CreateTable) -> bool {
                     Filled::Null => String::new(),
                     Filled::Default(expression) => format!("DEFAULT {expression}"),
                     Filled::Generated(expression) => format!("AS {expression}"),
+                    Filled::Included(what) => format!("INCLUDE {}", show::include(what)),
                 };
                 let (name, data_type, not_null) = (&column.name, &column.data_type, column.not_null);
                 format!("{name:?} {data_type} {not_null} {filled}")
@@ -148,6 +149,20 @@ fn is_same_table(recorded: &CreateTable, given: &CreateTable) -> bool {
         && recorded.append_only == given.append_only
         && on_conflict(recorded) == on_conflict(given)
         && version(recorded) == version(given)
+        && is_same_connector(recorded.connector.as_ref(), given.connector.as_ref())
+}
+
+fn is_same_connector(recorded: Option<&TableConnector>, given: Option<&TableConnector>) -> bool {
+    match (recorded, given) {
+        (Some(recorded), Some(given)) => {
+            recorded.format == given.format
+                && recorded.encode == given.encode
+                && is_same_options(&recorded.with, &given.with)
+                && is_same_options(&recorded.encode_options, &given.encode_options)
+        }
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 fn is_same_view(recorded: &CreateView, given: &CreateView) -> bool {
@@ -162,7 +177,13 @@ fn is_same_materialized_view(recorded: &CreateMaterializedView, given: &CreateMa
 }
 
 fn is_same_sink(recorded: &CreateSink, given: &CreateSink) -> bool {
+    let into = |sink: &CreateSink| {
+        let into = sink.into.as_ref()?;
+        let columns: Vec<String> = into.columns.iter().map(|(name, _)| name.clone()).collect();
+        Some((into.table.clone(), columns))
+    };
     recorded.emit_on_window_close == given.emit_on_window_close
+        && into(recorded) == into(given)
         && recorded.query.to_string() == given.query.to_string()
         && recorded.format == given.format
         && recorded.encode == given.encode

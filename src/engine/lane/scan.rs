@@ -8,14 +8,15 @@ use arrow::array::{
 use arrow::compute::max;
 use arrow::datatypes::{Field, Schema, SchemaRef, TimestampMicrosecondType};
 use datafusion::physical_expr::PhysicalExpr;
-use highwater_connectors::format::{self, ColumnOrigin as Origin, DecodeColumn, Decoder};
+use highwater_connectors::format::{self, Changes, ColumnOrigin as Origin, DecodeColumn, Decoder};
 use highwater_connectors::options::OptionMap;
 use highwater_connectors::source::{BatchBody, PartitionId, Wants};
-use highwater_sql::catalog::{ColumnOrigin, SourceDef};
+use highwater_sql::catalog::{ChangeFormat, ColumnOrigin, SourceChanges, SourceDef};
 use highwater_sql::statement::Include;
 use highwater_sql::stream_plan::{Projection, SourceScan};
 use highwater_storage::LaneCounts;
 
+use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
 /// What a query reads of a source: the plan's scan with the source's definition. Cheap to share between lanes.
@@ -25,6 +26,7 @@ pub(crate) struct ScanSpec {
     /// Where each decoded column stands among the field columns of a row source; `None` for metadata.
     field_places: Vec<Option<usize>>,
     encode: Option<String>,
+    changes: Option<Changes>,
     format_options: OptionMap,
     decoded_schema: SchemaRef,
     full_schema: SchemaRef,
@@ -47,8 +49,8 @@ pub(crate) struct ScanOptions {
 
 /// Rows of one batch after the scan.
 pub(crate) struct Scanned {
-    /// The columns that the scan gives on.
-    pub(crate) rows: RecordBatch,
+    /// The columns that the scan gives on; a row of weight −1 takes the row of its key away.
+    pub(crate) rows: Delta,
     /// The largest watermark of the rows (µs), skewed ones left out.
     pub(crate) watermark: Option<i64>,
     /// How the records add up.
@@ -92,12 +94,20 @@ impl ScanSpec {
                 timestamp_format: None,
             });
         }
-        let decoded_schema = format::schema_of(&columns);
+        let changes = source
+            .changes
+            .as_ref()
+            .map(|changes| changes_of(changes, &columns));
+        let decoded_schema = match &changes {
+            Some(changes) => schema_of_changes(&columns, changes),
+            None => format::schema_of(&columns),
+        };
         let full_schema = append_fields(&decoded_schema, &scan.generated);
         Self {
             columns,
             field_places,
             encode: source.encode.clone(),
+            changes,
             format_options,
             decoded_schema,
             full_schema,
@@ -112,7 +122,7 @@ impl ScanSpec {
     pub(crate) fn wants(&self) -> Wants {
         let any = |test: fn(&Origin) -> bool| self.columns.iter().any(|column| test(&column.origin));
         Wants {
-            key: any(|origin| matches!(origin, Origin::Key)),
+            key: self.changes.is_some() || any(|origin| matches!(origin, Origin::Key)),
             headers: any(|origin| matches!(origin, Origin::Headers | Origin::Header(_))),
             timestamp: any(|origin| matches!(origin, Origin::Timestamp)),
         }
@@ -123,9 +133,11 @@ impl ScanSpec {
     /// # Errors
     /// Column types or options that the format refuses.
     pub(crate) fn start(self: &Arc<Self>, partition: PartitionId) -> Result<Scan, EngineError> {
-        let decoder = match &self.encode {
-            Some(encode) => Some(format::decoder(encode, &self.columns, &self.format_options)?),
-            None => None,
+        let (columns, options) = (&self.columns, &self.format_options);
+        let decoder = match (&self.encode, &self.changes) {
+            (Some(encode), None) => Some(format::decoder(encode, columns, options)?),
+            (Some(encode), Some(changes)) => Some(format::change_decoder(encode, columns, changes, options)?),
+            (None, _) => None,
         };
         Ok(Scan {
             spec: Arc::clone(self),
@@ -148,7 +160,7 @@ impl Scan {
     /// # Errors
     /// Expressions that fail on a row; rows of a row source that do not fit its columns.
     pub(crate) fn run(&mut self, body: &BatchBody<'_>, now_us: i64) -> Result<Scanned, EngineError> {
-        let (decoded, bad, tombstones) = self.decode(body)?;
+        let (decoded, deleted, bad, tombstones) = self.decode(body)?;
         let spec = &self.spec;
         let full = with_generated(decoded, &spec.generated, &spec.full_schema)?;
         let times = match &spec.watermark {
@@ -163,29 +175,34 @@ impl Scan {
             untimed: times.untimed,
             lost: 0,
         };
+        let rows = full.project(&spec.output)?;
         Ok(Scanned {
-            rows: full.project(&spec.output)?,
+            rows: match deleted {
+                Some(deleted) => {
+                    let weight = |is_gone: bool| if is_gone { -1 } else { 1 };
+                    let weights = deleted.into_iter().map(weight).collect::<Vec<i64>>();
+                    Delta::weighted(rows, weights.into())
+                }
+                None => Delta::inserts(rows),
+            },
             watermark: times.watermark,
             counts,
             bad,
         })
     }
 
-    fn decode(
-        &mut self,
-        body: &BatchBody<'_>,
-    ) -> Result<(RecordBatch, Vec<format::BadRecord>, u64), EngineError> {
+    fn decode(&mut self, body: &BatchBody<'_>) -> Result<DecodedBody, EngineError> {
         match (body, &mut self.decoder) {
             (BatchBody::Payloads(payloads), Some(decoder)) => {
                 let decoded = decoder.decode(self.partition, payloads)?;
-                Ok((decoded.rows, decoded.bad, decoded.tombstones))
+                Ok((decoded.rows, decoded.deleted, decoded.bad, decoded.tombstones))
             }
             (BatchBody::Payloads(_), None) => Err(EngineError::new(
                 "42P17",
                 "the source gives records and has no ENCODE",
             )),
             (BatchBody::Rows { rows, first_offset }, _) => {
-                Ok((self.take_rows(rows, *first_offset)?, Vec::new(), 0))
+                Ok((self.take_rows(rows, *first_offset)?, None, Vec::new(), 0))
             }
         }
     }
@@ -225,6 +242,30 @@ impl Scan {
         }
         build(&spec.decoded_schema, columns, count)
     }
+}
+
+/// Rows, which of them are gone, bad records, tombstones.
+type DecodedBody = (RecordBatch, Option<Vec<bool>>, Vec<format::BadRecord>, u64);
+
+fn changes_of(changes: &SourceChanges, columns: &[DecodeColumn]) -> Changes {
+    let place = |name: &String| columns.iter().position(|column| column.field.name() == name);
+    Changes {
+        format: match changes.format {
+            ChangeFormat::Upsert => format::ChangeFormat::Upsert,
+            ChangeFormat::Debezium => format::ChangeFormat::Debezium,
+        },
+        key: changes.key.iter().filter_map(place).collect(),
+    }
+}
+
+/// The columns of rows of which those that are gone have only their key.
+fn schema_of_changes(columns: &[DecodeColumn], changes: &Changes) -> SchemaRef {
+    let fields = columns.iter().enumerate().map(|(at, column)| {
+        let field = column.field.as_ref().clone();
+        let is_nullable = field.is_nullable() || !changes.key.contains(&at);
+        field.with_nullable(is_nullable)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 fn build(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch, EngineError> {

@@ -11,7 +11,6 @@ use super::prefix::Prefix;
 use super::queue::{LaneOutput, LaneShared};
 use super::scan::Scan;
 use crate::engine::clock::Clock;
-use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
 /// Records that one turn takes, at most.
@@ -120,7 +119,7 @@ impl LaneTask {
         }
         self.shared.rows.fetch_add(scanned.counts.rows, Ordering::Relaxed);
         let output = LaneOutput {
-            taps: self.environment.prefix.run(Delta::inserts(scanned.rows))?,
+            taps: self.environment.prefix.run(scanned.rows)?,
             next_offset: batch.next_offset,
             watermark: scanned.watermark,
             counts: scanned.counts,

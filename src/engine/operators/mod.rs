@@ -4,6 +4,7 @@
 //! changes what its outputs add up to (INV-9).
 
 pub(crate) mod aggregate;
+pub(crate) mod asof;
 pub(crate) mod join;
 pub(crate) mod over;
 pub(crate) mod session;
@@ -19,6 +20,7 @@ use highwater_sql::stream_plan::{PlanNode, StreamOp, StreamPlan};
 use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateTable, TableId};
 
 use self::aggregate::AggregateOperator;
+use self::asof::AsOfOperator;
 use self::join::JoinOperator;
 use self::over::OverOperator;
 use self::session::SessionOperator;
@@ -115,6 +117,14 @@ pub(crate) fn stateful(
             };
             let inputs = [left, right].map(|input| &plan.nodes[input].schema);
             let operator = JoinOperator::try_new(join, inputs, output, node.append_only, shards)?;
+            Ok(Some(Box::new(operator)))
+        }
+        StreamOp::AsOf(asof) => {
+            let [left, right] = node.inputs[..] else {
+                return Err(EngineError::internal("an ASOF join has two inputs"));
+            };
+            let inputs = [left, right].map(|input| &plan.nodes[input].schema);
+            let operator = AsOfOperator::try_new(asof, inputs, output, shards)?;
             Ok(Some(Box::new(operator)))
         }
         StreamOp::Over(over) => {

@@ -15,6 +15,7 @@
 //! | 0 | instant at which the row comes, instant at which it goes, row | version, how often it is there |
 //! | 1 | instant at which the row goes, row | the same |
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -112,7 +113,9 @@ impl TemporalOperator {
     fn pass_time(&mut self, slot: u32, now_us: i64, changes: &mut Changes) -> Result<(), EngineError> {
         let end = time_bytes(now_us.saturating_add(1));
         let due = |relation: usize, rows: &Arrangement| -> Vec<(Arc<[u8]>, i64)> {
-            let due = rows.rows(relation, slot).range(&[], Some(&end));
+            let due = rows
+                .rows(relation, slot)
+                .range(Bound::Unbounded, Bound::Excluded(&end));
             due.map(|(row, cell)| (Arc::clone(row), cell.count)).collect()
         };
         for (row, count) in due(GIVEN, &self.rows) {

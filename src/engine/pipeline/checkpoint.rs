@@ -136,7 +136,7 @@ impl FrozenQuery {
             errors.write(&intake.errors, writer);
         }
         match &mut self.output {
-            FrozenOutput::Nothing => Ok(()),
+            FrozenOutput::Nothing | FrozenOutput::Table => Ok(()),
             FrozenOutput::View(_, frozen) => match frozen.take() {
                 Some(frozen) => frozen.write(writer),
                 None => Ok(()),

@@ -1,6 +1,7 @@
 //! A pipeline: queries connected through stored relations, on one thread, advancing in steps.
 
 pub(crate) mod checkpoint;
+mod order;
 mod step;
 mod thread;
 

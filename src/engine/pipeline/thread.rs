@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
+use super::order::{self, Write};
 use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 use crate::engine::query::change::{TableChange, TableInput};
 use crate::engine::query::intake::{Intake, IntakeOutput};
@@ -101,7 +104,7 @@ impl PipelineThread {
             }
             match step::take(query, &self.options.parts, now_us) {
                 Ok(outputs) => {
-                    moved |= query.table.as_mut().is_some_and(TableInput::take);
+                    moved |= takes_change(query);
                     moved |= outputs
                         .iter()
                         .any(|output| output.moved || output.watermark_moved);
@@ -119,6 +122,7 @@ impl PipelineThread {
         } else {
             self.fail_dependents();
         }
+        order::fail_writers(&mut self.queries);
         moved
     }
 
@@ -152,12 +156,14 @@ impl PipelineThread {
         let mut changes: HashMap<ObjectId, UpstreamChange> = HashMap::with_capacity(self.queries.len());
         let mut prepared = Vec::with_capacity(self.queries.len());
         let mut failed = failed_queries(&self.queries);
+        let writes = order::writes(&self.queries);
         for (query, taken) in self.queries.iter_mut().zip(taken) {
-            let Some(taken) = taken.filter(|_| !fail_with_upstream(query, &mut failed)) else {
+            let Some(taken) = taken.filter(|_| !fail_with_upstream(query, &writes, &mut failed)) else {
                 prepared.push(None);
                 continue;
             };
             query.is_dirty = true;
+            take_from_sinks(query, &writes, &changes);
             match step::run(query, taken, &changes, &context) {
                 Ok((output, change)) => {
                     changes.insert(query.spec.id, change);
@@ -179,6 +185,12 @@ impl PipelineThread {
     /// next checkpoint, which has the step.
     fn acknowledge(&mut self) {
         for query in &mut self.queries {
+            if let (Some(table), Output::View(view)) = (&mut query.table, &query.output)
+                && table.take_written()
+            {
+                // Whoever reads this number reads the rows of the step.
+                view.written.fetch_add(1, Ordering::SeqCst);
+            }
             let durable = query.table.as_mut().and_then(TableInput::publish);
             self.waiting.extend(durable.map(|reply| Waiting {
                 table: Some(query.spec.id),
@@ -210,8 +222,9 @@ impl PipelineThread {
     /// Stops the dependents of queries that failed outside of a run.
     fn fail_dependents(&mut self) {
         let mut failed = failed_queries(&self.queries);
+        let writes = order::writes(&self.queries);
         for query in self.queries.iter_mut().filter(|query| query.failure.is_none()) {
-            fail_with_upstream(query, &mut failed);
+            fail_with_upstream(query, &writes, &mut failed);
         }
     }
 
@@ -340,6 +353,10 @@ impl PipelineThread {
             match self.commands.try_recv() {
                 Ok(Command::Attach(queries, reply)) => {
                     let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
+                    if self.queries.iter().any(is_written) {
+                        // What a new sink starts with is in its table before anything is written.
+                        self.step();
+                    }
                     let _ = reply.send(outcome);
                 }
                 Ok(Command::Detach(id, reply)) => {
@@ -381,7 +398,12 @@ impl PipelineThread {
             self.steps += 1;
             let step_us = self.step_us(now_us).max(query.time_us);
             let context = StepContext::at(step_us, &self.options.parts.shards);
-            let (prepared, _) = step::run(&mut query, taken, &first, &context)?;
+            let (prepared, change) = step::run(&mut query, taken, &first, &context)?;
+            let table = query.spec.target_table();
+            let table = self.queries.iter_mut().find(|other| Some(other.spec.id) == table);
+            if let Some(input) = table.and_then(|table| table.table.as_mut()) {
+                input.add(Origin::Sink, change.deltas);
+            }
             let _visible = self.options.parts.publish.write();
             query
                 .output
@@ -389,6 +411,7 @@ impl PipelineThread {
             query.is_dirty = true;
         }
         self.queries.push(query);
+        self.queries = order::in_order(std::mem::take(&mut self.queries));
         Ok(())
     }
 
@@ -484,10 +507,11 @@ fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
 
 /// Stops a query that reads one of `failed`, and adds it to them. What a failed query made since the last checkpoint is not
 /// durable, so nothing that has taken it may become so (INV-2): its dependents stop with it, at the same checkpoint.
-fn fail_with_upstream(query: &mut Query, failed: &mut Vec<(ObjectId, String)>) -> bool {
+fn fail_with_upstream(query: &mut Query, writes: &[Write], failed: &mut Vec<(ObjectId, String)>) -> bool {
+    let table = query.spec.id;
     let upstream = failed
         .iter()
-        .find(|(id, _)| query.upstream().any(|upstream| upstream == *id));
+        .find(|(id, _)| query.upstream().any(|upstream| upstream == *id) || writes.contains(&(*id, table)));
     let Some((_, name)) = upstream else {
         return false;
     };
@@ -498,8 +522,31 @@ fn fail_with_upstream(query: &mut Query, failed: &mut Vec<(ObjectId, String)>) -
     true
 }
 
+/// Whether a sink has something for the table.
+fn is_written(query: &Query) -> bool {
+    query.table.as_ref().is_some_and(TableInput::has_incoming)
+}
+
+/// Takes what waits for a table.
+fn takes_change(query: &mut Query) -> bool {
+    match (&mut query.table, &query.output) {
+        (Some(table), Output::View(view)) => table.take(view.written.load(Ordering::SeqCst)),
+        _ => false,
+    }
+}
+
+/// Gives a table what the sinks that write into it have made in the step.
+fn take_from_sinks(query: &mut Query, writes: &[Write], changes: &HashMap<ObjectId, UpstreamChange>) {
+    let Some(table) = &mut query.table else { return };
+    for (sink, _) in writes.iter().filter(|(_, into)| *into == query.spec.id) {
+        if let Some(change) = changes.get(sink) {
+            table.add(Origin::Sink, change.deltas.clone());
+        }
+    }
+}
+
 /// Stops one query; the others go on.
-fn fail(query: &mut Query, error: EngineError) {
+pub(super) fn fail(query: &mut Query, error: EngineError) {
     if query.failure.is_none() {
         tracing::error!(
             query = %query.spec.name,

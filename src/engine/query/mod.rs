@@ -9,6 +9,7 @@
 pub(crate) mod change;
 pub(crate) mod header;
 pub(crate) mod intake;
+pub(crate) mod into_table;
 pub(crate) mod output;
 pub(crate) mod spec;
 pub(crate) mod stage;
@@ -29,6 +30,7 @@ use self::stage::Stages;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 
 /// A running query, owned by its pipeline's thread.
@@ -146,14 +148,19 @@ impl Query {
         let mut inputs: HashMap<NodeId, Vec<Delta>> = HashMap::new();
         for (intake, output) in self.intakes.iter().zip(taken) {
             for (node, deltas) in intake.tap_nodes().iter().zip(output.taps) {
-                inputs.insert(*node, deltas);
+                match &mut self.table {
+                    Some(table) => table.add(Origin::Connector, deltas),
+                    None => drop(inputs.insert(*node, deltas)),
+                }
             }
             self.stages
                 .set_source_watermark(intake.scan_node(), intake.watermark());
         }
-        if let Some(table) = &self.table {
-            // The plan of a table is one node, and its output is the change.
-            inputs.insert(0, table.deltas());
+        if let (Some(table), Some(rule), Output::View(view)) = (&mut self.table, self.spec.rule, &self.output)
+        {
+            // The last node of a table takes the change, which is its output.
+            let change = table.deltas(rule, || view.rows.lock().reader())?;
+            inputs.insert(self.spec.plan.nodes.len() - 1, change);
         }
         let output = self.stages.step(inputs, upstream, context);
         context.late.of_query(&self.spec.name, context.now_us);

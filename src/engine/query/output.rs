@@ -1,6 +1,7 @@
 //! Where a query's result goes: a stored view with its subscribers, or a sink's outbox.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arrow::datatypes::SchemaRef;
 use highwater_connectors::format;
@@ -8,6 +9,7 @@ use highwater_connectors::sink::SinkMode;
 use highwater_storage::ObjectProgress;
 use parking_lot::Mutex;
 
+use super::into_table::IntoTable;
 use super::spec::{EngineParts, QuerySpec, SinkTarget, Target};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -27,6 +29,8 @@ pub(crate) struct SharedView {
     pub(crate) subscribers: Subscribers,
     /// Of a table: held by one statement at a time, from what it reads until its change is visible.
     pub(crate) writer: tokio::sync::Mutex<()>,
+    /// Of a table: how many steps changed it otherwise than by a statement. Counts up when such a step is visible.
+    pub(crate) written: AtomicU64,
 }
 
 /// The result's place.
@@ -35,6 +39,8 @@ pub(crate) enum Output {
     View(Arc<SharedView>),
     /// A sink.
     Sink(SinkOutput),
+    /// A table, which takes the rows in the same step.
+    Table(IntoTable),
 }
 
 /// A sink's outbox and its thread.
@@ -49,7 +55,7 @@ pub(crate) struct SinkOutput {
 pub(crate) enum Prepared {
     /// Encoded view rows, with the deltas for subscribers.
     View(ViewChange, Vec<Delta>),
-    /// Nothing more to do: the rows are in the outbox.
+    /// Nothing more to do: the rows are in the outbox, or the table takes them.
     Sink,
 }
 
@@ -61,6 +67,8 @@ pub(crate) enum FrozenOutput {
     View(Arc<SharedView>, Option<FrozenView>),
     /// Unconfirmed rows of a sink.
     Sink(Arc<Outbox>, Option<FrozenOutbox>),
+    /// Of a sink whose rows are written with the table that has taken them.
+    Table,
 }
 
 impl Output {
@@ -87,9 +95,11 @@ impl Output {
                     rows: Mutex::new(rows),
                     subscribers: Subscribers::default(),
                     writer: tokio::sync::Mutex::default(),
+                    written: AtomicU64::new(0),
                 })))
             }
             Target::Sink(target) => SinkOutput::open(spec, target, parts, found).map(Self::Sink),
+            Target::Table(target) => Ok(Self::Table(IntoTable::new(target))),
         }
     }
 
@@ -98,6 +108,10 @@ impl Output {
     /// # Errors
     /// When the operating system gives no thread.
     pub(crate) fn start(&mut self, spec: &QuerySpec, signal: &Arc<Signal>) -> Result<(), EngineError> {
+        if let Self::Table(table) = self {
+            table.set_running(true);
+            return Ok(());
+        }
         let (Self::Sink(sink), Target::Sink(target)) = (self, &spec.target) else {
             return Ok(());
         };
@@ -114,15 +128,17 @@ impl Output {
 
     /// Stops delivering.
     pub(crate) fn stop(&mut self) {
-        if let Self::Sink(sink) = self {
-            sink.worker = None;
+        match self {
+            Self::View(_) => {}
+            Self::Sink(sink) => sink.worker = None,
+            Self::Table(table) => table.set_running(false),
         }
     }
 
     /// Whether the pipeline must wait for this output.
     pub(crate) fn is_full(&self) -> bool {
         match self {
-            Self::View(_) => false,
+            Self::View(_) | Self::Table(_) => false,
             Self::Sink(sink) => sink.outbox.is_full(),
         }
     }
@@ -143,6 +159,10 @@ impl Output {
                 if let Some(rows) = sink.shape.rows(&spec.plan.root().schema, &deltas)? {
                     sink.outbox.append(rows);
                 }
+                Ok(Prepared::Sink)
+            }
+            Self::Table(table) => {
+                table.check(&deltas)?;
                 Ok(Prepared::Sink)
             }
         }
@@ -168,6 +188,7 @@ impl Output {
         match self {
             Self::View(view) => FrozenOutput::View(Arc::clone(view), view.rows.lock().freeze()),
             Self::Sink(sink) => FrozenOutput::Sink(Arc::clone(&sink.outbox), sink.outbox.freeze()),
+            Self::Table(_) => FrozenOutput::Table,
         }
     }
 
@@ -187,7 +208,11 @@ impl Output {
 
     /// How a sink is.
     pub(crate) fn sink_status(&self) -> Option<SinkStatus> {
-        let Self::Sink(sink) = self else { return None };
+        let sink = match self {
+            Self::View(_) => return None,
+            Self::Sink(sink) => sink,
+            Self::Table(table) => return Some(table.status()),
+        };
         let (pending_bytes, pending_rows) = sink.outbox.pending();
         let (state, error) = match sink.worker.as_ref().map(SinkWorker::state) {
             None => ("stopped", None),
@@ -209,6 +234,7 @@ impl Output {
         match self {
             Self::View(view) => view.rows.lock().rows(),
             Self::Sink(sink) => sink.outbox.confirmed_seq() + sink.outbox.pending().1,
+            Self::Table(table) => table.rows(),
         }
     }
 }

@@ -11,6 +11,7 @@ use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::{NodeId, StreamOp, StreamPlan};
 use highwater_storage::{ObjectId, Store};
 
+use super::into_table::TableTarget;
 use crate::engine::clock::Clock;
 use crate::engine::error::EngineError;
 use crate::engine::errors_log::ErrorLog;
@@ -18,6 +19,7 @@ use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::late_rows::LateLog;
 use crate::engine::source_settings::SourceSettings;
+use crate::engine::table::ConflictRule;
 
 /// A table, view or sink to run.
 pub(crate) struct QuerySpec {
@@ -33,6 +35,8 @@ pub(crate) struct QuerySpec {
     pub(crate) relations: Vec<(NodeId, ObjectId)>,
     /// Where its result goes.
     pub(crate) target: Target,
+    /// Of a table: what becomes of rows whose key is there.
+    pub(crate) rule: Option<ConflictRule>,
     /// Why it cannot run in this process, if it cannot.
     pub(crate) obstacle: Option<EngineError>,
 }
@@ -41,9 +45,17 @@ impl QuerySpec {
     /// What kind of object it runs.
     pub(crate) fn kind(&self) -> ObjectKind {
         match (&self.plan.root().op, &self.target) {
-            (_, Target::Sink(_)) => ObjectKind::Sink,
+            (_, Target::Sink(_) | Target::Table(_)) => ObjectKind::Sink,
             (StreamOp::TableChanges, Target::View) => ObjectKind::Table,
             (_, Target::View) => ObjectKind::MaterializedView,
+        }
+    }
+
+    /// The table that it writes into, if it is such a sink.
+    pub(crate) fn target_table(&self) -> Option<ObjectId> {
+        match &self.target {
+            Target::Table(table) => Some(table.id),
+            Target::View | Target::Sink(_) => None,
         }
     }
 }
@@ -74,6 +86,8 @@ pub(crate) enum Target {
     View,
     /// Out through a connector.
     Sink(SinkTarget),
+    /// Into a table of the same pipeline.
+    Table(TableTarget),
 }
 
 /// How a sink delivers.

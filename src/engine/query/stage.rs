@@ -216,6 +216,7 @@ impl Stages {
             | StreamOp::Aggregate(_)
             | StreamOp::Over(_)
             | StreamOp::Join(_)
+            | StreamOp::AsOf(_)
             | StreamOp::SingleRow => {
                 let operator = self
                     .operators
@@ -234,6 +235,8 @@ impl Stages {
             StreamOp::SourceScan(_) => self.source_watermarks.get(&id).copied().flatten(),
             // Nothing more comes, whatever the time.
             StreamOp::Values(_) => Some(i64::MAX),
+            // What the right side changes makes no rows.
+            StreamOp::Join(join) if join.is_temporal => self.watermarks[node.inputs[0]],
             StreamOp::RelationScan { .. } => {
                 let change = self
                     .relations

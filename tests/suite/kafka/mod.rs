@@ -99,8 +99,18 @@ impl Broker {
 
     /// Appends the lines to a partition and waits until the broker has them.
     pub(crate) fn produce(&self, topic: &str, partition: i32, lines: &str) {
+        self.produce_with(&[], topic, partition, lines);
+    }
+
+    /// The same with keys, each before a tab; an empty value is none.
+    pub(crate) fn produce_keyed(&self, topic: &str, partition: i32, lines: &str) {
+        self.produce_with(&["-K", "\t", "-Z"], topic, partition, lines);
+    }
+
+    fn produce_with(&self, arguments: &[&str], topic: &str, partition: i32, lines: &str) {
         let mut kcat = self
             .kcat(&["-P", "-t", topic, "-p", &partition.to_string()])
+            .args(arguments)
             .stdin(Stdio::piped())
             .spawn()
             .expect("kcat runs; `make test` installs it");

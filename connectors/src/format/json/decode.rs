@@ -83,7 +83,7 @@ impl JsonDecoder {
 
     /// Decodes one record; on an error the caller takes row `row` back.
     #[inline]
-    fn decode_record(&mut self, row: usize, value: &[u8]) -> Result<(), Fault> {
+    pub(super) fn decode_record(&mut self, row: usize, value: &[u8]) -> Result<(), Fault> {
         check_text(value)?;
         let mut cursor = Cursor::new(value);
         if cursor.skip_space() != b'{' {
@@ -93,7 +93,67 @@ impl JsonDecoder {
         cursor.end()
     }
 
-    fn finish(&mut self, rows: usize) -> Result<RecordBatch, ConnectorError> {
+    /// Takes one value as row `row` of the one column. A text that is no JSON string is the value of a text column.
+    pub(super) fn decode_value(&mut self, row: usize, value: &[u8]) -> Result<(), Fault> {
+        let ObjectColumns { columns, shape } = &mut self.object;
+        let [column] = columns.as_mut_slice() else {
+            return Err(malformed(
+                "it is not a JSON object with the columns of the primary key",
+            ));
+        };
+        let mut cursor = Cursor::new(value);
+        if cursor.skip_space() != b'"' && matches!(column.values, Values::Utf8(_)) {
+            column.push_bytes(value);
+            return Ok(());
+        }
+        debug_assert_eq!(column.rows, row, "the key is the first that is taken of a record");
+        push_value(column, None, &mut cursor, &mut shape.scratch)?;
+        cursor.skip_space();
+        cursor.end()
+    }
+
+    /// Takes NULLs as the next row of the columns of the value.
+    pub(super) fn push_nulls(&mut self) {
+        self.object.columns.iter_mut().for_each(Column::push_null);
+    }
+
+    /// Takes the metadata of a record.
+    pub(super) fn push_metadata(
+        &mut self,
+        partition: PartitionId,
+        payload: &RawPayload<'_>,
+    ) -> Result<(), Fault> {
+        metadata::push_all(&mut self.metadata, partition, payload)
+    }
+
+    /// Forgets what was taken of row `row` and those behind it.
+    pub(super) fn take_back(&mut self, row: usize) {
+        for column in &mut self.object.columns {
+            column.truncate(row);
+        }
+        for metadata in &mut self.metadata {
+            metadata.column.truncate(row);
+        }
+    }
+
+    /// Whether column `place` has NULL in row `row`, the last one.
+    pub(super) fn is_null(&self, place: usize, row: usize) -> bool {
+        self.column(place).is_null(row)
+    }
+
+    /// The name of a column.
+    pub(super) fn name(&self, place: usize) -> &str {
+        self.column(place).field.name()
+    }
+
+    fn column(&self, place: usize) -> &Column {
+        match self.places[place] {
+            Place::Value(index) => &self.object.columns[index],
+            Place::Metadata(index) => &self.metadata[index].column,
+        }
+    }
+
+    pub(super) fn finish(&mut self, rows: usize) -> Result<RecordBatch, ConnectorError> {
         let mut arrays = Vec::with_capacity(self.places.len());
         for place in &self.places {
             let column = match place {
@@ -108,7 +168,7 @@ impl JsonDecoder {
     }
 }
 
-fn column_error(error: arrow::error::ArrowError) -> ConnectorError {
+pub(super) fn column_error(error: arrow::error::ArrowError) -> ConnectorError {
     ConnectorError::new(ErrorKind::Permanent, "decoded columns do not make a batch")
         .with_detail(format!("{error}."))
 }
@@ -138,19 +198,14 @@ impl Decoder for JsonDecoder {
             match taken {
                 Ok(()) => row += 1,
                 Err(fault) => {
-                    self.object
-                        .columns
-                        .iter_mut()
-                        .for_each(|column| column.truncate(row));
-                    self.metadata
-                        .iter_mut()
-                        .for_each(|metadata| metadata.column.truncate(row));
+                    self.take_back(row);
                     bad.push(fault.into_bad_record(payload.offset, value));
                 }
             }
         }
         Ok(Decoded {
             rows: self.finish(row)?,
+            deleted: None,
             bad,
             tombstones,
         })
@@ -159,7 +214,7 @@ impl Decoder for JsonDecoder {
 
 /// Checks that a record is UTF-8 and not empty.
 #[inline]
-fn check_text(value: &[u8]) -> Result<(), Fault> {
+pub(super) fn check_text(value: &[u8]) -> Result<(), Fault> {
     if value.is_ascii() {
         return Ok(());
     }

@@ -1,10 +1,12 @@
 //! JSON records: decoded straight into columns, written straight from columns (ADR-0006).
 
+mod changes;
 mod decode;
 mod encode;
 mod scan;
 mod value;
 
+pub(crate) use changes::ChangeDecoder;
 pub(crate) use decode::JsonDecoder;
 pub(crate) use encode::JsonEncoder;
 
@@ -39,6 +41,8 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
     }
 }
 
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod encode_tests;
 #[cfg(test)]

@@ -49,6 +49,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
                     Err(error) => return ControlFlow::Break(Box::new(error)),
                 }
             }
+            PartMut::Select(_) | PartMut::TableFactor(_) => {}
         }
         ControlFlow::Continue(())
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{JoinType, NullEquality, ScalarValue};
 use datafusion::logical_expr::utils::{conjunction, find_valid_equijoin_key_pair, split_conjunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join as LogicalJoin, LogicalPlan, Operator};
@@ -16,19 +16,20 @@ use crate::plan::translate::translate;
 use crate::stream_plan::{Join, JoinClosing, JoinKey, JoinKind, NodeId, PlanNode, Projection, StreamOp};
 
 /// Two inputs in the order of the stream plan, and what is asked of their rows.
-struct Parts<'a> {
-    kind: JoinKind,
-    left: (&'a LogicalPlan, Relation),
-    right: (&'a LogicalPlan, Relation),
+pub(super) struct Parts<'a> {
+    pub(super) kind: JoinKind,
+    pub(super) left: (&'a LogicalPlan, Relation),
+    pub(super) right: (&'a LogicalPlan, Relation),
     /// Equal expressions: left, right, whether NULL equals NULL.
-    keys: Vec<(Expr, Expr, bool)>,
-    rest: Vec<Expr>,
+    pub(super) keys: Vec<(Expr, Expr, bool)>,
+    pub(super) rest: Vec<Expr>,
+    pub(super) is_temporal: bool,
 }
 
 /// An input with its key columns.
-struct Side {
-    relation: Relation,
-    keys: Vec<usize>,
+pub(super) struct Side {
+    pub(super) relation: Relation,
+    pub(super) keys: Vec<usize>,
 }
 
 impl Lowering {
@@ -58,6 +59,7 @@ impl Lowering {
             right,
             keys: Vec::new(),
             rest: Vec::new(),
+            is_temporal: false,
         };
         parts.take_conditions(join)?;
         let mut relation = self.join_node(parts)?;
@@ -68,13 +70,14 @@ impl Lowering {
         Ok(relation)
     }
 
-    fn join_node(&mut self, parts: Parts<'_>) -> Result<Relation, SqlError> {
+    pub(super) fn join_node(&mut self, parts: Parts<'_>) -> Result<Relation, SqlError> {
         let Parts {
             kind,
             left: (left_plan, left),
             right: (right_plan, right),
             keys,
             rest,
+            is_temporal,
         } = parts;
         let compiled = |lowering: &Self, exprs: Vec<&Expr>, plan: &LogicalPlan, relation: &Relation| {
             let exprs = exprs.into_iter();
@@ -113,6 +116,7 @@ impl Lowering {
             },
             closing: None,
             interval: None,
+            is_temporal,
         };
         let place = |output: &[usize], column: &usize| output.iter().position(|own| own == column);
         let mut columns: Vec<usize> = left
@@ -135,7 +139,11 @@ impl Lowering {
     }
 
     /// The input with a column for each key.
-    fn join_side(&mut self, relation: Relation, keys: Vec<Arc<dyn PhysicalExpr>>) -> Result<Side, SqlError> {
+    pub(super) fn join_side(
+        &mut self,
+        relation: Relation,
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Side, SqlError> {
         let plain: Option<Vec<usize>> = keys.iter().map(column_index).collect();
         if let Some(keys) = plain {
             return Ok(Side { relation, keys });
@@ -175,11 +183,14 @@ impl Lowering {
     }
 
     fn push_join(&mut self, mut join: Join, inputs: [NodeId; 2]) -> NodeId {
-        let (closing, facts) = self.join_closing(&join, inputs);
+        let (closing, facts) = match join.is_temporal {
+            true => (None, self.left_facts(&join.left_output, inputs[0])),
+            false => self.join_closing(&join, inputs),
+        };
         join.closing = closing;
         let [left, right] = inputs.map(|input| &self.nodes[input]);
         join.interval = match (closing, &join.condition) {
-            (None, Some(condition)) => interval::of(condition, left, right),
+            (None, Some(condition)) if !join.is_temporal => interval::of(condition, left, right),
             _ => None,
         };
         let mut fields: Vec<Field> = Vec::new();
@@ -204,42 +215,37 @@ impl Lowering {
         }
         let schema = Arc::new(Schema::new(fields));
         let only_inserts = matches!(join.kind, JoinKind::Inner | JoinKind::Semi);
-        let keys = join.keys.iter().map(|key| {
-            let data_type = type_text(left.schema.field(key.left).data_type());
-            format!(
-                "@{} = @{} {data_type} null-safe {}",
-                key.left, key.right, key.null_safe
-            )
-        });
         let node = PlanNode {
-            append_only: only_inserts && left.append_only && right.append_only,
-            key: join_key(&join, left, right),
-            event_time: None,
-            fingerprint: format!(
-                "join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}, interval {:?}: {}; of {} and {}",
-                join.kind,
-                keys.collect::<Vec<_>>().join(", "),
-                join.condition
-                    .as_ref()
-                    .map_or("none".to_owned(), ToString::to_string),
-                join.left_output,
-                join.right_output,
-                join.closing,
-                join.interval,
-                types_of(&schema),
-                types_of(&left.schema),
-                types_of(&right.schema)
-            ),
+            append_only: join.is_temporal || (only_inserts && left.append_only && right.append_only),
+            key: match join.is_temporal {
+                true => None,
+                false => join_key(&join, left, right),
+            },
+            event_time: match join.is_temporal {
+                true => place(&join.left_output, left.event_time),
+                false => None,
+            },
+            fingerprint: fingerprint(&join, &schema, [left, right]),
             inputs: inputs.to_vec(),
             schema,
             op: StreamOp::Join(join),
         };
-        let is_bounded = closing.is_some() || interval::is_bounded(&node);
+        let is_bounded = join_is_bounded(&node);
         let id = self.push(node, facts);
         if !is_bounded {
             self.note_unbounded_join(id);
         }
         id
+    }
+
+    /// The columns of windows that the left input has, where the output has them.
+    pub(super) fn left_facts(&self, left_output: &[usize], left: NodeId) -> Facts {
+        let closing = self.facts[left].closing.iter();
+        let closing =
+            closing.filter_map(|(column, add_us)| Some((place(left_output, Some(*column))?, *add_us)));
+        Facts {
+            closing: closing.collect(),
+        }
     }
 
     /// When rows can have no further match, and the columns of the output that tell.
@@ -309,7 +315,15 @@ impl Parts<'_> {
         for (left, right) in &join.on {
             self.take_equality(left, right, null_safe)?;
         }
-        for expr in join.filter.iter().flat_map(split_conjunction) {
+        self.take_all(join.filter.iter().flat_map(split_conjunction))
+    }
+
+    /// Sorts conditions into keys and the rest.
+    pub(super) fn take_all<'e>(
+        &mut self,
+        conditions: impl Iterator<Item = &'e Expr>,
+    ) -> Result<(), SqlError> {
+        for expr in conditions {
             match expr {
                 Expr::Literal(ScalarValue::Boolean(Some(true)), _) => {}
                 Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -323,7 +337,12 @@ impl Parts<'_> {
         Ok(())
     }
 
-    fn take_equality(&mut self, one: &Expr, other: &Expr, null_safe: bool) -> Result<(), SqlError> {
+    pub(super) fn take_equality(
+        &mut self,
+        one: &Expr,
+        other: &Expr,
+        null_safe: bool,
+    ) -> Result<(), SqlError> {
         let (left, right) = (self.left.0.schema(), self.right.0.schema());
         if let Some((l, r)) = find_valid_equijoin_key_pair(one, other, left, right).map_err(translate)? {
             let data_type = l.get_type(left).map_err(translate)?;
@@ -351,8 +370,52 @@ fn is_hashed(data_type: &DataType) -> bool {
     !data_type.is_nested() && !matches!(data_type, DataType::Interval(_) | DataType::Null)
 }
 
+/// What the state of the node depends on.
+fn fingerprint(join: &Join, schema: &SchemaRef, [left, right]: [&PlanNode; 2]) -> String {
+    let condition = join.condition.as_ref();
+    format!(
+        "{}join {:?} on [{}], condition {}, output {:?} and {:?}, closing {:?}, interval {:?}: {}; of {} and {}",
+        if join.is_temporal { "temporal " } else { "" },
+        join.kind,
+        keys_text(&join.keys, &left.schema),
+        condition.map_or("none".to_owned(), ToString::to_string),
+        join.left_output,
+        join.right_output,
+        join.closing,
+        join.interval,
+        types_of(schema),
+        types_of(&left.schema),
+        types_of(&right.schema)
+    )
+}
+
+/// Keys and their types, for fingerprints.
+pub(super) fn keys_text(keys: &[JoinKey], left: &Schema) -> String {
+    let keys = keys.iter().map(|key| {
+        let data_type = type_text(left.field(key.left).data_type());
+        format!(
+            "@{} = @{} {data_type} null-safe {}",
+            key.left, key.right, key.null_safe
+        )
+    });
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+/// Whether rows of both sides are let go, or the right one is a table that grows as it does.
+fn join_is_bounded(node: &PlanNode) -> bool {
+    match &node.op {
+        StreamOp::Join(join) => join.is_temporal || join.closing.is_some() || interval::is_bounded(node),
+        _ => false,
+    }
+}
+
+/// Where the output has a column.
+pub(super) fn place(output: &[usize], column: Option<usize>) -> Option<usize> {
+    output.iter().position(|own| Some(*own) == column)
+}
+
 /// Each column once.
-fn distinct(columns: &[usize]) -> Vec<usize> {
+pub(super) fn distinct(columns: &[usize]) -> Vec<usize> {
     let mut distinct = columns.to_vec();
     distinct.sort_unstable();
     distinct.dedup();

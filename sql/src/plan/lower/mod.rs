@@ -19,6 +19,7 @@ mod rows;
 mod scan;
 mod session;
 mod temporal;
+mod time_join;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use datafusion::physical_expr::expressions::Column;
 use crate::plan::session::SessionNode;
 use crate::plan::subquery::SingleRowNode;
 use crate::plan::temporal::Conjuncts;
+use crate::plan::time_join::TimeJoinNode;
 use crate::plan::types::sql_type_name;
 use crate::plan::window::WindowNode;
 use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
@@ -41,6 +43,7 @@ use crate::stream_plan::{NodeId, PlanNode, Projection, StreamOp, StreamPlan, Win
 use crate::{SqlError, SqlState};
 
 pub(crate) use expr::{column_index, compile};
+pub(crate) use scan::scan_of;
 
 /// How deep plans may be nested.
 const DEPTH_MAX: usize = 256;
@@ -149,6 +152,9 @@ impl Lowering {
         if let Some(session) = node.downcast_ref::<SessionNode>() {
             let input = self.relation(&session.input, depth + 1)?;
             return self.session(session, &input);
+        }
+        if let Some(join) = node.downcast_ref::<TimeJoinNode>() {
+            return self.time_join(join, depth);
         }
         match node.downcast_ref::<SingleRowNode>() {
             Some(single) => {
@@ -477,7 +483,7 @@ impl Lowering {
             )
         });
         let takes_back = self.nodes.last().is_some_and(|root| !root.append_only);
-        if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_))) {
+        if has_aggregate && takes_back && has(|op| matches!(op, StreamOp::Join(_) | StreamOp::AsOf(_))) {
             return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE over this join")
                 .with_detail(
                     "It takes rows back when rows of the other side come, after their windows have closed.",

@@ -130,6 +130,15 @@ impl Lowering {
     }
 }
 
+/// Plans the scan that gives on all columns of a source, in their order.
+///
+/// # Errors
+/// An expression of the source that cannot be compiled.
+pub(crate) fn scan_of(name: &str, source: &SourceDef) -> Result<PlanNode, SqlError> {
+    let all: Vec<usize> = (0..source.columns.len()).collect();
+    plan_scan(name, source, &all)
+}
+
 /// Plans the scan that gives on the columns `needed` of a source.
 fn plan_scan(name: &str, source: &SourceDef, needed: &[usize]) -> Result<PlanNode, SqlError> {
     let watermark = watermark_expr(source)?;

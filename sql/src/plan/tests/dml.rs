@@ -22,7 +22,7 @@ fn tables() -> Catalog {
     add(
         &mut catalog,
         "t",
-        ObjectBody::Table(resolve_table(table).unwrap()),
+        ObjectBody::Table(resolve_table(table, &|_| None).unwrap()),
     );
     catalog
 }

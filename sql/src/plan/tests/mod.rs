@@ -45,6 +45,7 @@ fn source(columns: Vec<ColumnDef>, watermark: Option<(usize, &str)>) -> SourceDe
         options: BTreeMap::new(),
         encode: None,
         encode_options: BTreeMap::new(),
+        changes: None,
     }
 }
 

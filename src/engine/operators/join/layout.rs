@@ -32,6 +32,8 @@ pub(super) struct Layout {
     pub(super) closing_add_us: Option<i64>,
     /// Whether the output only ever inserts.
     pub(super) append_only: bool,
+    /// Whether left rows are joined once, when they come.
+    pub(super) is_temporal: bool,
 }
 
 /// What is known of an input.
@@ -120,6 +122,7 @@ impl Layout {
             output,
             closing_add_us: join.closing.map(|closing| closing.add_us),
             append_only,
+            is_temporal: join.is_temporal,
         })
     }
 

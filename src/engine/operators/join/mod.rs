@@ -16,6 +16,8 @@
 //! Rows that can have no further match are let go: those of closed windows, if windows are among the equal columns, or each
 //! row on its own, if the condition bounds the time between rows that match.
 //!
+//! A temporal join keeps the right rows alone: a left row is joined with those that are there when it comes, and forgotten.
+//!
 //! State on disk (keys start with the closing column, if there is one, so that what is closed is one range):
 //!
 //! | table | key | value |
@@ -27,6 +29,7 @@ mod input;
 mod layout;
 mod output;
 mod shard;
+mod temporal;
 #[cfg(test)]
 mod tests;
 mod work;

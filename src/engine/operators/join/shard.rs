@@ -12,25 +12,25 @@ use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::row_set::Cell;
 
 /// Stands for the keys that match nothing; no slot of theirs exists.
-const UNMATCHED: u32 = u32::MAX;
+pub(super) const UNMATCHED: u32 = u32::MAX;
 
 /// Pairs, and rows, after which what was gathered is worked off.
-const GATHERED_PAIRS_MAX: usize = 1 << 16;
-const GATHERED_ROWS_MAX: usize = 1 << 16;
+pub(super) const GATHERED_PAIRS_MAX: usize = 1 << 16;
+pub(super) const GATHERED_ROWS_MAX: usize = 1 << 16;
 
 /// Rows of both sides by key.
 pub(super) struct Shard {
-    rows: Arrangement,
+    pub(super) rows: Arrangement,
     probed: Probed,
 }
 
 /// The net change of a row in a step.
 #[derive(Debug, Clone, Copy)]
-struct RowDelta {
-    slot: u32,
-    batch: u32,
-    row: u32,
-    weight: i64,
+pub(super) struct RowDelta {
+    pub(super) slot: u32,
+    pub(super) batch: u32,
+    pub(super) row: u32,
+    pub(super) weight: i64,
 }
 
 impl Shard {
@@ -60,6 +60,9 @@ impl Shard {
         number: usize,
         watermark: Option<i64>,
     ) -> Result<Vec<Part>, EngineError> {
+        if layout.is_temporal {
+            return self.step_temporal(layout, prepared, number);
+        }
         let deltas = [
             self.net(prepared, LEFT, number),
             self.net(prepared, RIGHT, number),
@@ -97,7 +100,7 @@ impl Shard {
     }
 
     /// The net change of each row of a side, by slot and bytes; keys get their slots.
-    fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
+    pub(super) fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
         let mut all: Vec<RowDelta> = Vec::new();
         for (batch, own) in (0u32..).zip(prepared).filter(|(_, own)| own.side == side) {
             let delta = |slot: u32, row: u32| RowDelta {
@@ -178,7 +181,7 @@ impl Shard {
     }
 
     /// A changed row with how often it was there and is.
-    fn changed(&self, side: usize, delta: &RowDelta, bytes: &[u8]) -> Result<Entry, EngineError> {
+    pub(super) fn changed(&self, side: usize, delta: &RowDelta, bytes: &[u8]) -> Result<Entry, EngineError> {
         if delta.slot == UNMATCHED {
             // Nobody keeps such a row, and nobody needs to know how often it is there.
             let count = (-delta.weight).max(0);

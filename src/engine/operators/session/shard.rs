@@ -1,6 +1,7 @@
 //! [`Shard`]: the sessions of one part of the keys.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::input::{Layout, Prepared};
@@ -129,15 +130,18 @@ impl Shard {
         let old = near(spans);
         let rows = self.rows.rows(ROWS, slot);
         let (there, gone): (Vec<i64>, Vec<i64>) = times().into_iter().partition(|time| {
-            rows.range(&time_bytes(*time), Some(&time_bytes(time + 1)))
-                .next()
-                .is_some()
+            rows.range(
+                Bound::Included(&time_bytes(*time)),
+                Bound::Excluded(&time_bytes(time + 1)),
+            )
+            .next()
+            .is_some()
         });
         there.iter().for_each(|time| spans.add(*time, gap_us));
         for time in gone {
             let bytes = time_bytes(time);
-            let before = rows.range(&[], Some(&bytes)).next_back();
-            let after = rows.range(&bytes, None).next();
+            let before = rows.range(Bound::Unbounded, Bound::Excluded(&bytes)).next_back();
+            let after = rows.range(Bound::Included(&bytes), Bound::Unbounded).next();
             spans.remove(
                 time,
                 gap_us,
@@ -211,7 +215,9 @@ impl Shard {
             return false;
         }
         let rows = self.rows.rows(ROWS, slot);
-        let before = rows.range(&[], Some(&time_bytes(time))).next_back();
+        let before = rows
+            .range(Bound::Unbounded, Bound::Excluded(&time_bytes(time)))
+            .next_back();
         before.is_some_and(|(row, cell)| {
             cell.note == MARKER && time.saturating_sub(time_of(row)) < layout.session.gap_us
         })
@@ -309,7 +315,10 @@ impl Shard {
 
 /// The rows of a session.
 fn rows_of(rows: &RowSet, span: Span) -> impl Iterator<Item = (&Arc<[u8]>, Cell)> {
-    rows.range(&time_bytes(span.start), Some(&time_bytes(span.last + 1)))
+    rows.range(
+        Bound::Included(&time_bytes(span.start)),
+        Bound::Excluded(&time_bytes(span.last + 1)),
+    )
 }
 
 /// What leads from the rows as they stood in the sessions `old` to the rows as they stand in the sessions `new`. Of a session

@@ -193,6 +193,12 @@ impl Arrangement {
         self.discard(&closed);
     }
 
+    /// The slots with rows of a relation whose time is at or before `through`, each once, not those of the last second: those
+    /// are given, again, when it is over.
+    pub(crate) fn slots_through(&mut self, relation: usize, through: i64) -> Vec<u32> {
+        self.relations[relation].slots_of_times(through)
+    }
+
     /// Lets rows of a relation go whose time is at or before `through`; some of the last second may stay a little longer.
     pub(crate) fn expire(&mut self, relation: usize, through: i64) {
         let own = &mut self.relations[relation];

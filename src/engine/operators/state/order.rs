@@ -40,9 +40,21 @@ pub(crate) fn append_ordered(
 ) -> Result<(), EngineError> {
     let start = out.len();
     place.append_ordered(row, orders, out);
+    append_behind(start, out, |out| row_encoder.append(row, out))
+}
+
+/// Appends a row behind its place, which stands in `out` from `start` on.
+///
+/// # Errors
+/// A place of more than 4 GiB (`54000`).
+pub(crate) fn append_behind(
+    start: usize,
+    out: &mut Vec<u8>,
+    row: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), EngineError> {
     let length = u32::try_from(out.len() - start)
         .map_err(|_| EngineError::new("54000", "a value in ORDER BY is larger than 4 GiB"))?;
-    row_encoder.append(row, out);
+    row(out);
     out.extend_from_slice(&length.to_le_bytes());
     Ok(())
 }

@@ -66,27 +66,32 @@ impl RowSet {
         few.chain(many.into_iter().flatten().map(|(row, cell)| (row, *cell)))
     }
 
-    /// The rows whose bytes are at or behind `from` and before `to`, in order.
+    /// The rows between two bounds, in the order of their bytes.
     pub(crate) fn range<'s>(
         &'s self,
-        from: &[u8],
-        to: Option<&[u8]>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = (&'s Arc<[u8]>, Cell)> + use<'s> {
         let few = self.rows.few();
-        let place = |bytes: &[u8]| few.partition_point(|stored| stored.row.as_ref() < bytes);
-        let (start, end) = (place(from), to.map_or(few.len(), place));
-        let bounds = (
-            Bound::Included(from),
-            to.map_or(Bound::Unbounded, Bound::Excluded),
-        );
+        let passes = |stored: &StoredRow| match from {
+            Bound::Included(from) => stored.row.as_ref() < from,
+            Bound::Excluded(from) => stored.row.as_ref() <= from,
+            Bound::Unbounded => false,
+        };
+        let precedes = |stored: &StoredRow| match to {
+            Bound::Included(to) => stored.row.as_ref() <= to,
+            Bound::Excluded(to) => stored.row.as_ref() < to,
+            Bound::Unbounded => true,
+        };
+        let end = few.partition_point(precedes);
+        let start = few.partition_point(passes).min(end);
         let many = match &self.rows {
-            // A map does not take a range that ends before it starts.
-            Rows::Many(map) if to.is_none_or(|to| from <= to) => Some(map.range::<[u8], _>(bounds)),
+            // A map does not take bounds that cross each other.
+            Rows::Many(map) if !is_empty_range(from, to) => Some(map.range::<[u8], _>((from, to))),
             _ => None,
         };
-        let few = few.get(start..end).unwrap_or_default().iter();
-        few.map(|stored| (&stored.row, stored.cell))
-            .chain(many.into_iter().flatten().map(|(row, cell)| (row, *cell)))
+        let few = few[start..end].iter().map(|stored| (&stored.row, stored.cell));
+        few.chain(many.into_iter().flatten().map(|(row, cell)| (row, *cell)))
     }
 
     /// The row of these bytes, if it is there.
@@ -205,6 +210,16 @@ impl Rows {
     }
 }
 
+fn is_empty_range(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
+            from >= to
+        }
+        _ => false,
+    }
+}
+
 /// Bytes of a row's allocation.
 pub(crate) fn row_bytes(row: &Arc<[u8]>) -> usize {
     row.len() + 2 * size_of::<usize>()
@@ -239,11 +254,14 @@ mod tests {
                 let expected: Vec<_> = model.iter().map(|(row, cell)| (Arc::clone(row), *cell)).collect();
                 prop_assert_eq!(found, expected);
                 prop_assert_eq!((set.len(), set.is_empty()), (model.len(), model.is_empty()));
-                let (from, to) = ([row[..].first().copied().unwrap_or(9)], [40]);
-                let found: Vec<_> = set.range(&from, Some(&to)).map(|(row, _)| Arc::clone(row)).collect();
-                let within = |row: &&Arc<[u8]>| row[..] >= from[..] && row[..] < to[..];
-                let expected: Vec<_> = model.keys().filter(within).cloned().collect();
+                let from = Bound::Excluded(row.as_ref());
+                let found: Vec<_> = set.range(from, Bound::Unbounded).map(|(row, _)| row).collect();
+                let expected: Vec<_> = model.range::<[u8], _>((from, Bound::Unbounded)).map(|(row, _)| row).collect();
                 prop_assert_eq!(found, expected);
+                let to: Bound<&[u8]> = Bound::Excluded(&[30, 30]);
+                let last = set.range(Bound::Unbounded, to).next_back().map(|(row, _)| row);
+                prop_assert_eq!(last, model.range::<[u8], _>((Bound::Unbounded, to)).next_back().map(|(row, _)| row));
+                prop_assert_eq!(set.range(Bound::Included(&[9]), Bound::Excluded(&[3])).count(), 0);
             }
         }
     }

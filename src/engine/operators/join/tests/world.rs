@@ -199,6 +199,7 @@ pub(super) fn operator(shape: &Shape, append_only: bool, shards: usize) -> JoinO
             left_after_us: Some(before * SECOND_US),
             right_after_us: Some(behind * SECOND_US),
         }),
+        is_temporal: false,
     };
     let mut fields: Vec<_> = input.fields().iter().cloned().collect();
     if shape.kind.has_right_columns() {

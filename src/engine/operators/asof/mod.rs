@@ -1,0 +1,170 @@
+//! The ASOF join operator: each left row beside the nearest right row of its key.
+//!
+//! ```text
+//! deltas ─▶ late rows out ─▶ keys hashed, rows encoded behind their time ─▶ rows by shard ─▶ net change of each row
+//!     per shard, in parallel when there is enough to do:                                              │
+//!     right rows that come or go ─▶ the left rows between them and their neighbours ─┐                ▼
+//!     left rows that come or go ─────────────────────────────────────────────────────┴▶ match before and after: −1, +1
+//! ```
+//!
+//! The rows of a key stand in the order of their times. A right row that comes or goes changes the matches of those left rows
+//! for which it is the nearest, and these stand side by side: from it to its neighbour. So the work of a step is in proportion
+//! to what it changes, beside a search in the order for each row.
+//!
+//! Where both times are event times, left rows below the watermark change no more and are let go, as are the right rows that
+//! no later left row can be nearest to: of those below the watermark, the last of each key stays for later left rows.
+//!
+//! State on disk:
+//!
+//! | table | key | value |
+//! |---|---|---|
+//! | 0 | key, time, left row, length of the time | version, how often it is there |
+//! | 1 | key, time, all columns of the right row as a key, length of the time | the same |
+
+mod input;
+mod layout;
+mod output;
+mod shard;
+#[cfg(test)]
+mod tests;
+
+use arrow::datatypes::SchemaRef;
+use highwater_sql::stream_plan::AsOf;
+use highwater_storage::{CheckpointWriter, Snapshot};
+use rayon::prelude::*;
+
+use self::input::Prepared;
+use self::layout::{Layout, SIDES};
+use self::output::Changes;
+use self::shard::Shard;
+use super::state::arrangement::{self, FrozenArrangement};
+use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// Below so many rows a step runs on the pipeline's own thread.
+const PARALLEL_ROWS: usize = 4096;
+
+/// Finds the nearest right row of each left row.
+pub(crate) struct AsOfOperator {
+    layout: Layout,
+    shards: Vec<Shard>,
+    stats: OperatorStats,
+}
+
+/// The state as of a freeze.
+struct FrozenAsOf {
+    shards: Vec<FrozenArrangement>,
+}
+
+impl AsOfOperator {
+    /// An operator without rows; `shards` of them run in parallel.
+    ///
+    /// # Errors
+    /// Types that cannot be joined by, ordered or stored (`0A000`).
+    pub(crate) fn try_new(
+        asof: &AsOf,
+        inputs: [&SchemaRef; SIDES],
+        output: SchemaRef,
+        shards: usize,
+    ) -> Result<Self, EngineError> {
+        let layout = Layout::try_new(asof, inputs, output)?;
+        let shards = if asof.keys.is_empty() { 1 } else { shards.max(1) };
+        let shards = (0..shards).map(|_| Shard::new(&layout)).collect();
+        Ok(Self {
+            layout,
+            shards,
+            stats: OperatorStats::default(),
+        })
+    }
+
+    fn prepare(
+        &mut self,
+        context: &StepContext<'_>,
+        inputs: &[Input<'_>; SIDES],
+    ) -> Result<Vec<Prepared>, EngineError> {
+        let (layout, shards) = (&self.layout, self.shards.len());
+        let closed_to = inputs[0].closed_to.min(inputs[1].closed_to);
+        let deltas: Vec<(usize, &Delta)> = inputs
+            .iter()
+            .enumerate()
+            .flat_map(|(side, input)| input.deltas.iter().map(move |delta| (side, delta)))
+            .collect();
+        let rows: usize = deltas.iter().map(|(_, delta)| delta.num_rows()).sum();
+        let prepare = |(side, delta): &(usize, &Delta)| Prepared::of(layout, *side, delta, closed_to, shards);
+        let prepared: Vec<_> = if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
+            context
+                .shards
+                .install(|| deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
+        } else {
+            deltas.iter().map(prepare).collect::<Result<_, _>>()?
+        };
+        let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
+        self.stats.rows_in += rows as u64;
+        self.stats.late_rows += (rows - taken) as u64;
+        Ok(prepared)
+    }
+
+    fn run_shards(
+        &mut self,
+        context: &StepContext<'_>,
+        prepared: &[Prepared],
+        watermark: Option<i64>,
+    ) -> Result<Vec<Changes>, EngineError> {
+        let layout = &self.layout;
+        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
+        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, watermark);
+        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
+            context
+                .shards
+                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
+        } else {
+            self.shards.iter_mut().enumerate().map(step).collect()
+        }
+    }
+}
+
+impl Operator for AsOfOperator {
+    fn step(&mut self, context: &StepContext<'_>, inputs: &[Input<'_>]) -> Result<Vec<Delta>, EngineError> {
+        let inputs: &[Input<'_>; SIDES] = inputs
+            .try_into()
+            .map_err(|_| EngineError::internal("an ASOF join has two inputs"))?;
+        let prepared = self.prepare(context, inputs)?;
+        let watermark = inputs[0].watermark.min(inputs[1].watermark);
+        let changes = self.run_shards(context, &prepared, watermark)?;
+        let deltas = output::merge(&self.layout, changes)?;
+        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
+        Ok(deltas)
+    }
+
+    fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
+        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
+        (!shards.is_empty()).then(|| Box::new(FrozenAsOf { shards }) as Box<dyn FrozenState>)
+    }
+
+    fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
+        let mut shards: Vec<_> = self.shards.iter_mut().map(Shard::arrangement).collect();
+        arrangement::restore(&self.layout.key, &mut shards, address, snapshot)
+    }
+
+    fn stats(&self) -> OperatorStats {
+        OperatorStats {
+            state_rows: self.shards.iter().map(|shard| shard.state_rows() as u64).sum(),
+            state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
+            ..self.stats
+        }
+    }
+}
+
+impl FrozenState for FrozenAsOf {
+    fn write(
+        self: Box<Self>,
+        address: StateAddress,
+        writer: &mut CheckpointWriter,
+    ) -> Result<(), EngineError> {
+        for shard in self.shards {
+            shard.write(address, writer);
+        }
+        Ok(())
+    }
+}

@@ -22,6 +22,7 @@ mod distinct_on;
 mod dml;
 pub mod explain;
 mod functions;
+mod json;
 mod literals;
 mod lower;
 mod moment;

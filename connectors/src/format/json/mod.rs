@@ -1,6 +1,7 @@
 //! JSON records: decoded straight into columns, written straight from columns (ADR-0006).
 
 mod decode;
+mod document;
 mod encode;
 mod scan;
 mod value;

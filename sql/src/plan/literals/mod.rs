@@ -22,11 +22,12 @@ use datafusion::sql::sqlparser::ast::{
 
 pub(crate) use self::casts::text_casts;
 use self::interval::{Interval, Unit};
+use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};
-use crate::{SqlError, SqlState};
+use crate::{SqlError, SqlState, jsonb};
 
 /// Reads the constants of a query or an expression. Intervals are written as DataFusion reads them.
 ///
@@ -35,9 +36,15 @@ use crate::{SqlError, SqlState};
 pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
     walk_mut(ast, &mut |part| {
         match part {
-            PartMut::Query(query) => fetch_as_limit(query),
+            PartMut::Query(query) => {
+                fetch_as_limit(query);
+                if let Err(error) = json::spread_from(query) {
+                    return ControlFlow::Break(Box::new(error));
+                }
+            }
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
+                json::spread(expr);
                 match literal(expr) {
                     Ok(Some(replaced)) => *expr = replaced,
                     Ok(None) => {}
@@ -202,6 +209,7 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
     let checked = match &wanted {
         DataType::Binary => bytea::read(text).map(drop),
         DataType::Interval(_) => interval::read(text, None).map(drop),
+        wanted if jsonb::is_jsonb(wanted) => jsonb::normalized(text).map(drop),
         DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
         _ => ScalarValue::from(text)
             .cast_to(&wanted)

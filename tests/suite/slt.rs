@@ -44,7 +44,7 @@ macro_rules! files {
 }
 
 files! {
-    aggregates collected ddl errors functions joins numbers over select setops show subqueries tables times topn types
+    aggregates collected ddl errors functions joins json json_views numbers over select setops show subqueries tables times topn types
     views windows
 }
 

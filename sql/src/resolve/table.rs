@@ -8,6 +8,7 @@ use arrow::datatypes::{Field, Schema};
 use super::expression_text;
 use crate::catalog::{ColumnDef, ColumnOrigin, FilledDef, SourceDef, TableColumnDef, TableDef};
 use crate::error::{SqlError, SqlState};
+use crate::jsonb::is_jsonb;
 use crate::plan::types::{arrow_type, written_type};
 use crate::plan::{check_default, check_source};
 use crate::statement::{CreateTable, Filled, OnConflict, TableColumn};
@@ -37,6 +38,7 @@ pub fn resolve_table(statement: &CreateTable) -> Result<TableDef, SqlError> {
     let on_conflict = statement
         .on_conflict
         .map_or(OnConflict::Update, |(given, _)| given);
+    check_key_types(statement, &columns, &primary_key)?;
     let plan = Arc::new(plan_of(statement, &columns, &primary_key));
     Ok(TableDef {
         columns,
@@ -59,6 +61,26 @@ fn key_columns(statement: &CreateTable) -> Result<Vec<usize>, SqlError> {
         key.push(column);
     }
     Ok(key)
+}
+
+/// Keys are told apart by their bytes, and equal documents may differ in theirs.
+fn check_key_types(
+    statement: &CreateTable,
+    columns: &[TableColumnDef],
+    primary_key: &[usize],
+) -> Result<(), SqlError> {
+    let document = primary_key
+        .iter()
+        .position(|column| is_jsonb(&columns[*column].data_type));
+    let Some(place) = document else {
+        return Ok(());
+    };
+    let error = SqlError::unsupported("a primary key of type jsonb")
+        .with_hint("Take a field of the document into a column of its own, and make that the key.");
+    Err(match statement.primary_key.get(place) {
+        Some((_, position)) => error.at(*position),
+        None => error,
+    })
 }
 
 fn column_named(

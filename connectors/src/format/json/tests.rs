@@ -509,7 +509,7 @@ fn jsonb_keeps_the_text_of_any_value() {
         [
             "a string holds \\u0000, which no text has",
             "a number is out of range for JSONB",
-            "expected ',' or ']', found '}' at byte 8"
+            "expected ',' or ']' at byte 8, but found '}'"
         ]
     );
     assert_eq!(bad[0].column.as_deref(), Some("j"));

@@ -11,10 +11,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result as PlanResult, TableReference};
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
 
+use crate::SqlError;
+use crate::plan::translate::external;
+
 /// The plan without lateral subqueries of this form; others stay as they are.
 pub(crate) fn unnested(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Join(join) if join.join_type == JoinType::Inner && join.on.is_empty() => beside(join),
+        LogicalPlan::Join(join) if join.on.is_empty() => beside(join),
         other => Ok(Transformed::no(other)),
     })
     .map(|plan| plan.data)
@@ -44,6 +47,15 @@ fn beside(join: Join) -> PlanResult<Transformed<LogicalPlan>> {
     let Some(plan) = over(subquery, &join.left, Some(&top))? else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };
+    if join.join_type != JoinType::Inner {
+        return Err(external(
+            SqlError::unsupported(format!(
+                "{} JOIN LATERAL of a set-returning function",
+                join.join_type.to_string().to_uppercase()
+            ))
+            .with_hint("Use CROSS JOIN LATERAL; rows without elements have none in the result."),
+        ));
+    }
     let plan = match join.filter {
         Some(filter) => LogicalPlanBuilder::from(plan).filter(filter)?.build()?,
         None => plan,

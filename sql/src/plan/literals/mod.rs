@@ -16,8 +16,8 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, UnaryOperator, Value, ValueWithSpan,
-    VisitMut,
+    self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, SetExpr, UnaryOperator, Value,
+    ValueWithSpan, VisitMut,
 };
 
 pub(crate) use self::casts::text_casts;
@@ -38,6 +38,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
         match part {
             PartMut::Query(query) => {
                 fetch_as_limit(query);
+                alike_in_values(query);
                 if let Err(error) = json::spread_from(query) {
                     return ControlFlow::Break(Box::new(error));
                 }
@@ -93,6 +94,39 @@ fn bind_tightly(expr: &mut Expr) {
         _ => Expr::IsNotDistinctFrom(left, operand),
     };
     *expr = *chain;
+}
+
+/// Gives constants in quotes in a column of VALUES the type that another row casts its constant to.
+fn alike_in_values(query: &mut ast::Query) {
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return;
+    };
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    for column in 0..width {
+        let written = values.rows.iter().find_map(|row| match row.content.get(column) {
+            Some(Expr::Cast { data_type, .. }) => Some(data_type.clone()),
+            Some(Expr::TypedString(typed)) => Some(typed.data_type.clone()),
+            _ => None,
+        });
+        let Some(data_type) = written else {
+            continue;
+        };
+        for row in &mut values.rows {
+            let Some(cell) = row.content.get_mut(column) else {
+                continue;
+            };
+            if matches!(cell, Expr::Value(value) if text_of(&value.value).is_some()) {
+                let text = std::mem::replace(cell, Expr::Value(Value::Null.with_empty_span()));
+                *cell = Expr::Cast {
+                    kind: CastKind::DoubleColon,
+                    expr: Box::new(text),
+                    data_type: data_type.clone(),
+                    array: false,
+                    format: None,
+                };
+            }
+        }
+    }
 }
 
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, which it means; without a number it means one row.

@@ -55,6 +55,12 @@ pub enum SqlState {
     NumericValueOutOfRange,
     /// 22P02
     InvalidTextRepresentation,
+    /// 22P05
+    UntranslatableCharacter,
+    /// 22004
+    NullValueNotAllowed,
+    /// 42846
+    CannotCoerce,
     /// 22007
     InvalidDatetimeFormat,
     /// 22008
@@ -111,6 +117,9 @@ impl SqlState {
             Self::DivisionByZero => "22012",
             Self::NumericValueOutOfRange => "22003",
             Self::InvalidTextRepresentation => "22P02",
+            Self::UntranslatableCharacter => "22P05",
+            Self::NullValueNotAllowed => "22004",
+            Self::CannotCoerce => "42846",
             Self::InvalidDatetimeFormat => "22007",
             Self::DatetimeFieldOverflow => "22008",
             Self::InvalidRegularExpression => "2201B",

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod error;
+pub mod jsonb;
 pub mod options;
 pub mod parse;
 pub mod plan;

@@ -7,6 +7,7 @@ use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::jsonb::is_jsonb;
 use crate::options::is_reference;
 use crate::parse::{is_reserved, offset_of, tokenize};
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, arrow_type, sql_type_name};
@@ -112,7 +113,7 @@ fn type_name(data_type: &DataType) -> String {
         DataType::Decimal128(DECIMAL_DIGITS, DECIMAL_SCALE) => "NUMERIC".to_owned(),
         DataType::Decimal128(precision, scale) => format!("NUMERIC({precision},{scale})"),
         DataType::List(item) => format!("{}[]", type_name(item.data_type())),
-        DataType::Struct(fields) => {
+        DataType::Struct(fields) if !is_jsonb(data_type) => {
             let fields = fields
                 .iter()
                 .map(|field| format!("{} {}", name(field.name()), type_name(field.data_type())));

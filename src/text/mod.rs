@@ -29,6 +29,7 @@ use arrow::datatypes::{
     IntervalMonthDayNanoType, IntervalUnit, TimeUnit, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
+use highwater_sql::jsonb;
 
 use self::nested::{ListText, StructText};
 
@@ -51,6 +52,7 @@ enum Values {
     Float8(PrimitiveArray<Float64Type>),
     Numeric(PrimitiveArray<Decimal128Type>, i8),
     Text(StringArray),
+    Document(StringArray),
     Bytes(BinaryArray),
     Date(PrimitiveArray<Date32Type>),
     /// Times of day, counted in parts of a second.
@@ -77,6 +79,12 @@ impl ColumnText {
         Self { array, values }
     }
 
+    /// Whether the texts are JSON, as those of JSONB are.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        matches!(self.values, Values::Document(_))
+    }
+
     /// Appends the value of `row`; `false`, and nothing appended, for NULL.
     ///
     /// # Panics
@@ -94,6 +102,8 @@ impl ColumnText {
             Values::Float8(values) => number::write_float8(values.value(row), out),
             Values::Numeric(values, scale) => number::write_numeric(values.value(row), *scale, out),
             Values::Text(values) => out.push_str(values.value(row)),
+            Values::Document(values) if values.is_null(row) => return false,
+            Values::Document(values) => out.push_str(values.value(row)),
             Values::Bytes(values) => write_bytes(values.value(row), out),
             Values::Date(values) => time::write_date(values.value(row), out),
             Values::Time(values, per_second) => time::write_time(values.value(row), *per_second, out),
@@ -154,6 +164,7 @@ impl Values {
                 let list = cast(array, &T::List(element.clone())).ok()?;
                 Self::List(Box::new(ListText::new(list.as_list())))
             }
+            T::Struct(_) if jsonb::is_jsonb(array.data_type()) => Self::Document(jsonb::texts(array)?),
             T::Struct(_) => Self::Struct(StructText::new(array.as_struct())),
             T::Dictionary(_, values) => Self::new(&cast(array, values).ok()?)?,
             _ => return None,

@@ -131,6 +131,36 @@ const SHAPES: &[Shape] = &[
         query: "SELECT m, array_to_string(array_agg(k ORDER BY k DESC), ',') AS ks, string_agg(DISTINCT k::varchar, ',' ORDER BY k::varchar) AS ds FROM a GROUP BY m",
         closes: false,
     },
+    // Documents.
+    shape(
+        "SELECT jsonb_build_object('g', g, 'v', v, 'at', at, 'of', jsonb_build_array(w, f, b)) AS j FROM s",
+    ),
+    shape(
+        "SELECT j -> 'g' AS g, count(*) AS n, sum((j ->> 'v')::bigint) AS sv, count(DISTINCT j -> 'v') AS d FROM (SELECT jsonb_build_object('g', g, 'v', v) AS j FROM s) t GROUP BY j -> 'g'",
+    ),
+    shape(
+        "SELECT k, jsonb_agg(jsonb_build_array(v, g) ORDER BY v, g) AS a, jsonb_object_agg(coalesce(g, '?'), v ORDER BY v NULLS FIRST) FILTER (WHERE b) AS o FROM s GROUP BY k",
+    ),
+    shape(
+        "SELECT DISTINCT j FROM (SELECT to_jsonb(v) AS j FROM s UNION ALL SELECT to_jsonb(w::numeric(12, 2)) FROM s) t",
+    ),
+    shape(
+        "SELECT a.k, b.w FROM (SELECT k, g, to_jsonb(v) AS j FROM s) a JOIN (SELECT w, g, to_jsonb(w::numeric(12, 1)) AS j FROM s) b ON a.j = b.j AND a.g < b.g",
+    ),
+    shape(
+        "SELECT e.value AS x, count(*) AS n FROM (SELECT jsonb_build_array(v, w, g) AS j FROM s) t, jsonb_array_elements(t.j) AS e GROUP BY e.value",
+    ),
+    shape(
+        "SELECT k, e.key, e.value FROM (SELECT k, jsonb_build_object('v', v, 'g', g) AS j FROM s) t, jsonb_each_text(t.j) AS e",
+    ),
+    shape(
+        "SELECT to_jsonb(v) AS j, g, k, w, b, f FROM s ORDER BY to_jsonb(v) DESC NULLS LAST, g, k, w, b, f LIMIT 5",
+    ),
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n, max(g) AS m FROM s GROUP BY k")],
+        query: "SELECT to_jsonb(n) AS n, jsonb_object_agg(coalesce(k, -1), m) AS ms, jsonb_agg(DISTINCT m ORDER BY m) AS different FROM a GROUP BY to_jsonb(n)",
+        closes: false,
+    },
     shape("SELECT k, v FROM s WHERE b UNION ALL SELECT v, k FROM s WHERE v < 2"),
     shape("SELECT k, count(*) AS n FROM (SELECT k FROM s UNION ALL SELECT v FROM s) u GROUP BY k"),
     shape(

@@ -15,7 +15,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
-use super::is_json;
+use super::is_jsonb;
 use super::time::TimestampFormat;
 use crate::error::ConnectorError;
 
@@ -52,8 +52,8 @@ pub(crate) enum Values {
         scale: i8,
     },
     Utf8(Blobs),
-    /// The text of any JSON value, as written.
-    Json(Blobs),
+    /// The text of any JSON value, as written, and the fields of JSONB.
+    Json(Blobs, Fields),
     Binary(Blobs),
     Date(Vec<i32>),
     Time(Vec<i64>),
@@ -127,7 +127,6 @@ impl Column {
                 precision: *precision,
                 scale: *scale,
             },
-            DataType::Utf8 if is_json(field) => Values::Json(Blobs::new()),
             DataType::Utf8 => Values::Utf8(Blobs::new()),
             DataType::Binary => Values::Binary(Blobs::new()),
             DataType::Date32 => Values::Date(Vec::new()),
@@ -141,6 +140,9 @@ impl Column {
                 offsets: vec![0],
                 items: Box::new(Self::new(item, format)?),
             },
+            DataType::Struct(fields) if is_jsonb(field.data_type()) => {
+                Values::Json(Blobs::new(), fields.clone())
+            }
             DataType::Struct(fields) => {
                 let columns = fields
                     .iter()
@@ -188,7 +190,7 @@ impl Column {
             Values::F32(values) => values.push(0.0),
             Values::F64(values) => values.push(0.0),
             Values::Decimal { values, .. } => values.push(0),
-            Values::Utf8(blobs) | Values::Json(blobs) | Values::Binary(blobs) => blobs.finish_value(),
+            Values::Utf8(blobs) | Values::Json(blobs, _) | Values::Binary(blobs) => blobs.finish_value(),
             Values::List { offsets, items } => offsets.push(items.rows as i32),
             Values::Struct { columns, .. } => columns.iter_mut().for_each(Self::push_null),
         }
@@ -220,7 +222,7 @@ impl Column {
     pub(crate) fn push_bytes(&mut self, value: &[u8]) {
         self.rows += 1;
         match &mut self.values {
-            Values::Utf8(blobs) | Values::Json(blobs) | Values::Binary(blobs) => {
+            Values::Utf8(blobs) | Values::Json(blobs, _) | Values::Binary(blobs) => {
                 blobs.data.extend_from_slice(value);
                 blobs.finish_value();
             }
@@ -246,7 +248,7 @@ impl Column {
             Values::F32(values) => values.truncate(rows),
             Values::F64(values) => values.truncate(rows),
             Values::Decimal { values, .. } => values.truncate(rows),
-            Values::Utf8(blobs) | Values::Json(blobs) | Values::Binary(blobs) => blobs.truncate(rows),
+            Values::Utf8(blobs) | Values::Json(blobs, _) | Values::Binary(blobs) => blobs.truncate(rows),
             Values::List { offsets, items } => {
                 offsets.truncate(rows + 1);
                 items.truncate(offsets[rows] as usize);
@@ -278,9 +280,18 @@ impl Column {
                 let array = Decimal128Array::new(ScalarBuffer::from(take(values)), nulls);
                 Arc::new(array.with_precision_and_scale(*precision, *scale)?)
             }
-            Values::Utf8(blobs) | Values::Json(blobs) => {
+            Values::Utf8(blobs) => {
                 let (offsets, data) = blobs.take();
                 Arc::new(StringArray::try_new(offsets, data, nulls)?)
+            }
+            Values::Json(blobs, fields) => {
+                let (offsets, data) = blobs.take();
+                let texts = StringArray::try_new(offsets, data, nulls.clone())?;
+                Arc::new(StructArray::try_new(
+                    fields.clone(),
+                    vec![Arc::new(texts)],
+                    nulls,
+                )?)
             }
             Values::Binary(blobs) => {
                 let (offsets, data) = blobs.take();

@@ -74,7 +74,7 @@ impl MetadataColumn {
             ColumnOrigin::Header(name) => {
                 match payload.headers.and_then(|headers| find_header(headers, name)) {
                     Some(value) => {
-                        if matches!(self.column.values, Values::Utf8(_) | Values::Json(_)) {
+                        if matches!(self.column.values, Values::Utf8(_) | Values::Json(..)) {
                             std::str::from_utf8(value).map_err(|_| unfit("the header is not UTF-8"))?;
                         }
                         self.column.push_bytes(value);

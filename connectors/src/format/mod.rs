@@ -11,7 +11,7 @@ mod time;
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use crate::error::ConnectorError;
@@ -151,16 +151,19 @@ pub const DECODERS: &[&str] = &["bytes", "json"];
 /// The formats of sinks, by their lowercase names.
 pub const ENCODERS: &[&str] = &["json"];
 
-/// Metadata key and value by which a Utf8 field is JSONB: the text of any JSON value (Arrow's canonical extension).
-pub const JSON_EXTENSION: (&str, &str) = ("ARROW:extension:name", "arrow.json");
+/// The name of the one field of a struct that is JSONB: the text of any JSON value, as it was written (ADR-18).
+pub const JSONB_FIELD: &str = "jsonb";
 
-/// Whether a field holds JSONB.
+/// Whether a type is JSONB.
 #[must_use]
-pub fn is_json(field: &Field) -> bool {
-    field
-        .metadata()
-        .get(JSON_EXTENSION.0)
-        .is_some_and(|name| name == JSON_EXTENSION.1)
+pub fn is_jsonb(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Struct(fields) => match fields.as_ref() {
+            [field] => field.name() == JSONB_FIELD && field.data_type() == &DataType::Utf8,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 const TIMESTAMP_FORMAT: OptionSpec = OptionSpec {

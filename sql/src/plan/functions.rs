@@ -8,6 +8,7 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, Volatility, WindowUDF};
 
 use crate::plan::bounds::bounded;
+use crate::plan::json;
 use crate::plan::to_char::to_char;
 
 /// Functions by lowercase name and alias, in alphabetical order.
@@ -39,13 +40,16 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
-    aggregate: by_name(SessionStateDefaults::default_aggregate_functions(), |f| {
-        (f.name(), f.aliases())
-    }),
+    aggregate: with_json(by_name(
+        SessionStateDefaults::default_aggregate_functions(),
+        |f| (f.name(), f.aliases()),
+    )),
     window: by_name(SessionStateDefaults::default_window_functions(), |f| {
         (f.name(), f.aliases())
     }),
-    planners: SessionStateDefaults::default_expr_planners(),
+    planners: std::iter::once::<Arc<dyn ExprPlanner>>(Arc::new(json::JsonOperators))
+        .chain(SessionStateDefaults::default_expr_planners())
+        .collect(),
 });
 
 impl Functions {
@@ -70,6 +74,8 @@ impl Functions {
             .chain(self.aggregate.keys())
             .chain(self.window.keys())
             .map(String::as_str)
+            // Names with blanks are ours and none that a query writes.
+            .filter(|name| !name.contains(' '))
     }
 }
 
@@ -85,6 +91,12 @@ fn with_synonyms(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<St
 /// Functions that DataFusion has with another meaning.
 fn with_our_own(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
     functions.insert("to_char".to_owned(), Arc::new(to_char()));
+    functions.extend(json::scalar_functions());
+    functions
+}
+
+fn with_json(mut functions: BTreeMap<String, Arc<AggregateUDF>>) -> BTreeMap<String, Arc<AggregateUDF>> {
+    functions.extend(json::aggregates());
     functions
 }
 

@@ -23,6 +23,7 @@ mod dml;
 pub mod explain;
 mod functions;
 pub mod guarded;
+mod json;
 mod literals;
 mod lower;
 mod moment;

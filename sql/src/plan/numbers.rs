@@ -44,6 +44,12 @@ fn whole_constant(digits: i128, zeros: u8) -> ScalarValue {
     }
 }
 
+/// Whether a decimal of `precision` digits holds this number, all of whose digits are counted.
+pub(crate) fn fits(digits: i128, precision: u8) -> bool {
+    let end = 10_u128.checked_pow(u32::from(precision.min(DECIMAL_DIGITS)));
+    end.is_some_and(|end| digits.unsigned_abs() < end)
+}
+
 /// An expression, whose types are resolved, with a cast to an integer that rounds, or a division of floats that fails
 /// on zero.
 pub(crate) fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{numbers, rewrite, similar, unlike};
+use crate::plan::{json, numbers, rewrite, similar, unlike};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -165,7 +165,11 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
 /// Gives the numbers and patterns of a plan, which is not yet type-coerced, PostgreSQL's meaning.
 pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, schema| {
-        let expr = similar::as_regular_expression(unlike::refuse(expr, schema)?.data)?;
+        let expr = json::typed(expr, schema)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        let expr = similar::as_regular_expression(unlike::refuse(expr.data, schema)?.data)?;
         Ok(match expr.transformed {
             true => expr,
             false => numbers::constant(expr.data),

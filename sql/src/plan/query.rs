@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, subquery, temporal, time_join};
+use crate::plan::{distinct_on, json, literals, postgres, refuse, subquery, temporal, time_join};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -52,10 +52,13 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(json::unnested)
         .and_then(postgres::written)
         .and_then(subquery::moved_below)
+        .and_then(json::by_value)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(json::null_casts)
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)
         .and_then(subquery::three_valued)

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::SqlError;
+use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::walk::{Flow, Part, walk};
 
@@ -106,7 +107,9 @@ fn query_clauses(query: &Query) -> Flow {
 
 fn table_factor(factor: &TableFactor) -> Flow {
     match factor {
-        TableFactor::Function { lateral: true, .. } => refused("LATERAL", factor.span()),
+        TableFactor::Function { lateral: true, .. } if !json::is_set_function(factor) => {
+            refused("LATERAL", factor.span())
+        }
         TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
         TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
         TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),

@@ -297,11 +297,25 @@ fn no_such_function(name: &str) -> SqlError {
                 "Write FROM {}(relation, time column, …) and GROUP BY window_start.",
                 name.to_uppercase()
             )),
+        name if is_of_json_paths(name) => {
+            let error = SqlError::unsupported(format!("{name}()"));
+            error.with_hint(
+                "Use ->, ->>, #>, @> and casts, or jsonb_array_elements() and jsonb_each() in FROM.",
+            )
+        }
         _ => match closest(name, Functions::all().names()) {
             Some(other) => error.with_hint(format!("Did you mean \"{other}\"?")),
             None => error,
         },
     }
+}
+
+/// Functions of PostgreSQL on JSONB that are not there.
+fn is_of_json_paths(name: &str) -> bool {
+    let rest = name.strip_prefix("jsonb_").or_else(|| name.strip_prefix("json_"));
+    rest.is_some_and(|rest| {
+        rest.starts_with("path_") || rest.starts_with("populate_") || rest.starts_with("to_record")
+    })
 }
 
 fn grouping_error(message: &str) -> SqlError {

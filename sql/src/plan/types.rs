@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, ExactNumberInfo, Ident, StructField, TimezoneInfo,
 };
 
-use crate::{SqlError, SqlState};
+use crate::{SqlError, SqlState, jsonb};
 
 /// Digits of a decimal that is not limited by its declaration.
 pub const DECIMAL_DIGITS: u8 = 38;
@@ -80,10 +80,8 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
         }
         Sql::Struct(fields, _) => struct_type(fields, depth)?,
         Sql::Custom(name, arguments) => custom(name, arguments.is_empty(), sql)?,
-        Sql::JSON | Sql::JSONB => {
-            return Err(SqlError::unsupported(format!("type {sql}"))
-                .with_hint("Use VARCHAR: a JSON object or array in the record is kept as its text."));
-        }
+        // There is one type of documents: JSON is another name of it.
+        Sql::JSON | Sql::JSONB => jsonb::data_type(),
         other => return Err(unknown_type(other)),
     };
     Ok(data_type)
@@ -92,7 +90,7 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
 fn unknown_type(sql: &ast::DataType) -> SqlError {
     SqlError::unsupported(format!("type {sql}")).with_hint(
         "Types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE PRECISION, NUMERIC, VARCHAR, BYTEA, DATE, TIME, \
-         TIMESTAMP, TIMESTAMPTZ, INTERVAL, arrays and STRUCT<…>.",
+         TIMESTAMP, TIMESTAMPTZ, INTERVAL, JSONB, arrays and STRUCT<…>.",
     )
 }
 
@@ -178,6 +176,7 @@ pub fn folded(ident: &Ident) -> String {
 #[must_use]
 pub fn sql_type_name(data_type: &DataType) -> String {
     match data_type {
+        document if jsonb::is_jsonb(document) => "jsonb".into(),
         DataType::Boolean => "boolean".into(),
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => "smallint".into(),
         DataType::Int32 | DataType::UInt16 => "integer".into(),

@@ -72,7 +72,8 @@ fn constants_in(message: &str) -> String {
 
 /// The text with Arrow's type names replaced by SQL's.
 pub(crate) fn sql_types_in(message: &str) -> String {
-    const NAMES: [(&str, &str); 17] = [
+    const NAMES: [(&str, &str); 18] = [
+        ("Struct(\"jsonb\": Utf8)", "jsonb"),
         ("Timestamp(µs, \"UTC\")", "timestamp with time zone"),
         ("Timestamp(µs)", "timestamp without time zone"),
         ("Timestamp(ns)", "timestamp without time zone"),

@@ -10,6 +10,7 @@ use crate::catalog::{
     ChangeFormat, ColumnDef, ColumnOrigin, FilledDef, SourceChanges, SourceDef, TableColumnDef, TableDef,
 };
 use crate::error::{SqlError, SqlState};
+use crate::jsonb::is_jsonb;
 use crate::options::{Lookup, interpolate_all};
 use crate::plan::types::{arrow_type, written_type};
 use crate::plan::{check_default, check_source, scan_of};
@@ -44,6 +45,7 @@ pub fn resolve_table(statement: &CreateTable, lookup: Lookup<'_>) -> Result<Tabl
     let on_conflict = statement
         .on_conflict
         .map_or(OnConflict::Update, |(given, _)| given);
+    check_key_types(statement, &columns, &primary_key)?;
     let plan = Arc::new(plan_of(statement, (&columns, &primary_key), source.as_ref())?);
     Ok(TableDef {
         columns,
@@ -67,6 +69,26 @@ fn key_columns(statement: &CreateTable) -> Result<Vec<usize>, SqlError> {
         key.push(column);
     }
     Ok(key)
+}
+
+/// Keys are told apart by their bytes, and equal documents may differ in theirs.
+fn check_key_types(
+    statement: &CreateTable,
+    columns: &[TableColumnDef],
+    primary_key: &[usize],
+) -> Result<(), SqlError> {
+    let document = primary_key
+        .iter()
+        .position(|column| is_jsonb(&columns[*column].data_type));
+    let Some(place) = document else {
+        return Ok(());
+    };
+    let error = SqlError::unsupported("a primary key of type jsonb")
+        .with_hint("Take a field of the document into a column of its own, and make that the key.");
+    Err(match statement.primary_key.get(place) {
+        Some((_, position)) => error.at(*position),
+        None => error,
+    })
 }
 
 fn column_named(

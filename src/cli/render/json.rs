@@ -57,6 +57,8 @@ enum Value {
     /// A timestamp: with `T` between date and time, and whether it has a zone.
     Instant(ColumnText, bool),
     Text(ColumnText),
+    /// JSON as it is.
+    Document(ColumnText),
     List(ListArray, Box<Value>),
     Object(StructArray, Vec<String>, Vec<Value>),
 }
@@ -73,6 +75,7 @@ impl Value {
                 let items = Self::new(list.values());
                 Self::List(list, Box::new(items))
             }
+            DataType::Struct(_) if text().is_json() => Self::Document(text()),
             DataType::Struct(fields) => {
                 let object = array.as_struct().clone();
                 let names = fields.iter().map(|field| quoted(field.name())).collect();
@@ -98,7 +101,7 @@ impl Value {
                 line.push(']');
             }
             Self::Object(array, names, values) if array.is_valid(row) => object(names, values, row, line),
-            Self::Number(column) | Self::Instant(column, _) | Self::Text(column) => {
+            Self::Number(column) | Self::Instant(column, _) | Self::Text(column) | Self::Document(column) => {
                 let mut text = String::new();
                 if column.write(row, &mut text) {
                     self.write_text(&text, line);
@@ -113,6 +116,7 @@ impl Value {
     fn write_text(&self, text: &str, line: &mut String) {
         match self {
             Self::Number(_) if is_number(text) => line.push_str(text),
+            Self::Document(_) => line.push_str(text),
             Self::Instant(_, zoned) => {
                 let minutes = if *zoned && is_whole_hours(text) { ":00" } else { "" };
                 line.push_str(&quoted(&format!("{}{minutes}", text.replacen(' ', "T", 1))));

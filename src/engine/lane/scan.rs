@@ -16,6 +16,7 @@ use highwater_sql::statement::Include;
 use highwater_sql::stream_plan::{Projection, SourceScan};
 use highwater_storage::LaneCounts;
 
+use super::documents;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
@@ -29,6 +30,8 @@ pub(crate) struct ScanSpec {
     changes: Option<Changes>,
     format_options: OptionMap,
     decoded_schema: SchemaRef,
+    /// Whether decoded columns are JSONB.
+    has_documents: bool,
     full_schema: SchemaRef,
     generated: Vec<Projection>,
     watermark: Option<Arc<dyn PhysicalExpr>>,
@@ -109,6 +112,7 @@ impl ScanSpec {
             encode: source.encode.clone(),
             changes,
             format_options,
+            has_documents: documents::are_in(&decoded_schema),
             decoded_schema,
             full_schema,
             generated: scan.generated.clone(),
@@ -162,6 +166,10 @@ impl Scan {
     pub(crate) fn run(&mut self, body: &BatchBody<'_>, now_us: i64) -> Result<Scanned, EngineError> {
         let (decoded, deleted, bad, tombstones) = self.decode(body)?;
         let spec = &self.spec;
+        let decoded = match spec.has_documents {
+            true => documents::normalized(decoded)?,
+            false => decoded,
+        };
         let full = with_generated(decoded, &spec.generated, &spec.full_schema)?;
         let times = match &spec.watermark {
             Some(expr) => EventTimes::of(expr, &full, now_us.saturating_add(spec.skew_max_us))?,

@@ -22,7 +22,7 @@ use super::write_string_content;
 use crate::error::{ConnectorError, ErrorKind};
 use crate::format::decimal::write_decimal;
 use crate::format::time::{TimestampFormat, write_date, write_time};
-use crate::format::{Change, EncodeOptions, Encoder, base64, is_json};
+use crate::format::{Change, EncodeOptions, Encoder, base64, is_jsonb};
 use crate::sink::{SinkMode, SinkRecord};
 
 /// Writes JSON objects.
@@ -288,7 +288,6 @@ impl<'a> Cells<'a> {
             DataType::Float32 => CellValues::F32(values::<Float32Type>(array)),
             DataType::Float64 => CellValues::F64(values::<Float64Type>(array)),
             DataType::Decimal128(..) => CellValues::Decimal(array.as_primitive()),
-            DataType::Utf8 if is_json(field) => CellValues::Json(array.as_string()),
             DataType::Utf8 => CellValues::Utf8(array.as_string()),
             DataType::Utf8View => CellValues::Utf8View(array.as_string_view()),
             DataType::Binary => CellValues::Binary(array.as_binary()),
@@ -309,6 +308,7 @@ impl<'a> Cells<'a> {
                     items: Box::new(Self::new(item, array.values())?),
                 }
             }
+            document if is_jsonb(document) => CellValues::Json(array.as_struct().column(0).as_string()),
             DataType::Struct(fields) => {
                 let array: &StructArray = array.as_struct();
                 let names = fields
@@ -378,6 +378,7 @@ impl<'a> Cells<'a> {
             },
             CellValues::Decimal(array) => write_decimal(array.value(row), array.scale(), out),
             CellValues::Utf8View(array) => write_string(array.value(row).as_bytes(), out),
+            CellValues::Json(array) if array.is_null(row) => out.extend_from_slice(b"null"),
             CellValues::Json(array) => write_json(array.value(row), out)?,
             CellValues::Binary(array) => write_base64(array.value(row), out),
             CellValues::BinaryView(array) => write_base64(array.value(row), out),

@@ -2,6 +2,7 @@
 
 mod changes;
 mod decode;
+mod document;
 mod encode;
 mod scan;
 mod value;

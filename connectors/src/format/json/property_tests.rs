@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::encode_tests::encode;
-use super::tests::{column, decode, decode_with, json_decoder, jsonb, timestamp};
+use super::tests::{column, decode, decode_with, json_decoder, jsonb, texts, timestamp};
 use crate::format::Decoded;
 use crate::sink::SinkMode;
 
@@ -82,11 +82,16 @@ proptest! {
     fn every_document_is_taken_and_its_values_are_those_of_serde_json(document in document()) {
         let columns = [jsonb("a"), jsonb("b")];
         let decoded = decode(&columns, &[&document]);
-        prop_assert!(decoded.bad.is_empty(), "{document}: {:?}", decoded.bad);
+        // JSONB does not take what no text and no number has.
+        if let [bad] = decoded.bad.as_slice() {
+            let is_known = ["\\u0000", "surrogate", "out of range for JSONB"].iter().any(|odd| bad.reason.contains(odd));
+            prop_assert!(is_known, "{document}: {bad:?}");
+            return Ok(());
+        }
         // Values that serde_json cannot hold (lone surrogates, 1e999) are compared as text elsewhere.
         if let Ok(whole) = serde_json::from_str::<Value>(&document) {
             for (index, name) in ["a", "b"].into_iter().enumerate() {
-                let column = decoded.rows.column(index).as_string::<i32>();
+                let column = texts(decoded.rows.column(index));
                 let found = if column.is_null(0) { Value::Null } else { serde_json::from_str(column.value(0)).unwrap() };
                 let exact = whole.get(name).cloned();
                 let folded = whole.get(name.to_uppercase()).cloned();

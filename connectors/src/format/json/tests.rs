@@ -10,7 +10,7 @@ use arrow::datatypes::{
 use serde_json::{Value, json};
 
 use super::encode_tests::{encode, value_of};
-use crate::format::{ColumnOrigin, DecodeColumn, Decoded, Decoder, JSON_EXTENSION, decoder};
+use crate::format::{ColumnOrigin, DecodeColumn, Decoded, Decoder, JSONB_FIELD, decoder};
 use crate::options::OptionMap;
 use crate::sink::SinkMode;
 use crate::source::{PartitionId, RawPayload, RecordHeaders};
@@ -23,13 +23,19 @@ pub(super) fn column(name: &str, data_type: DataType) -> DecodeColumn {
     }
 }
 
+pub(super) fn jsonb_type() -> DataType {
+    DataType::Struct(vec![Field::new(JSONB_FIELD, DataType::Utf8, true)].into())
+}
+
 pub(super) fn jsonb(name: &str) -> DecodeColumn {
-    let metadata = [(JSON_EXTENSION.0.to_owned(), JSON_EXTENSION.1.to_owned())];
-    let field = Field::new(name, DataType::Utf8, true).with_metadata(metadata.into());
-    DecodeColumn {
-        field: Arc::new(field),
-        ..column(name, DataType::Utf8)
-    }
+    column(name, jsonb_type())
+}
+
+/// The texts of a JSONB column.
+pub(super) fn texts(column: &ArrayRef) -> StringArray {
+    let column = column.as_struct();
+    assert_eq!(column.nulls(), column.column(0).nulls());
+    column.column(0).as_string().clone()
 }
 
 pub(super) fn timestamp() -> DataType {
@@ -491,7 +497,22 @@ fn jsonb_keeps_the_text_of_any_value() {
     )
     .rows;
     let expected = StringArray::from(vec![Some(r#"{"a" : [1, 2.50]}"#), Some("\"s\""), None]);
-    assert_eq!(rows.column(0).as_ref(), &expected as &dyn Array);
+    assert_eq!(texts(rows.column(0)), expected);
+    let bad = decode(
+        &[jsonb("j")],
+        &[r#"{"j": "\u0000"}"#, r#"{"j": 1e9999}"#, r#"{"j": [1}"#],
+    )
+    .bad;
+    let reasons: Vec<&str> = bad.iter().map(|bad| bad.reason.as_str()).collect();
+    assert_eq!(
+        reasons,
+        [
+            "a string holds \\u0000, which no text has",
+            "a number is out of range for JSONB",
+            "expected ',' or ']' at byte 8, but found '}'"
+        ]
+    );
+    assert_eq!(bad[0].column.as_deref(), Some("j"));
 }
 
 #[test]

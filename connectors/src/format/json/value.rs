@@ -1,6 +1,7 @@
 //! One JSON value into one column: exactly, or refused with the reason.
 
 use super::decode::{Shape, push_object};
+use super::document;
 use super::scan::{Cursor, unescape};
 use crate::format::base64;
 use crate::format::column::{Column, Values};
@@ -69,9 +70,10 @@ fn push_other(
         } => {
             values.push(take_decimal(cursor, scratch, *precision, *scale)?);
         }
-        Values::Json(blobs) => {
+        Values::Json(blobs, _) => {
             let start = cursor.pos();
             cursor.skip_value()?;
+            document::check(cursor.since(start))?;
             blobs.data.extend_from_slice(cursor.since(start));
             blobs.finish_value();
         }

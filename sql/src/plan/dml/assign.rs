@@ -11,7 +11,7 @@ use crate::plan::place::position_of;
 use crate::plan::query;
 use crate::plan::types::{arrow_type, sql_type_name, written_type};
 use crate::statement::Target;
-use crate::{SqlError, SqlState};
+use crate::{SqlError, SqlState, jsonb};
 
 /// Where the values of a statement are resolved.
 pub(super) struct Scope<'a> {
@@ -205,7 +205,7 @@ pub(super) fn cast_to(data_type: &DataType) -> Result<Cast, SqlError> {
 /// The type as text; the names of a STRUCT's fields are quoted.
 fn struct_quoted(data_type: &DataType) -> String {
     match data_type {
-        DataType::Struct(fields) => {
+        DataType::Struct(fields) if !jsonb::is_jsonb(data_type) => {
             let fields = fields
                 .iter()
                 .map(|field| format!("{} {}", quoted(field.name()), struct_quoted(field.data_type())));

@@ -16,18 +16,19 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, UnaryOperator, Value, ValueWithSpan,
-    VisitMut,
+    self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, SetExpr, UnaryOperator, Value,
+    ValueWithSpan, VisitMut,
 };
 
 pub(crate) use self::casts::text_casts;
 use self::interval::{Interval, Unit};
+use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};
-use crate::{SqlError, SqlState};
+use crate::{SqlError, SqlState, jsonb};
 
 /// Reads the constants of a query or an expression. Intervals are written as DataFusion reads them.
 ///
@@ -36,9 +37,16 @@ use crate::{SqlError, SqlState};
 pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
     walk_mut(ast, &mut |part| {
         match part {
-            PartMut::Query(query) => fetch_as_limit(query),
+            PartMut::Query(query) => {
+                fetch_as_limit(query);
+                alike_in_values(query);
+                if let Err(error) = json::spread_from(query) {
+                    return ControlFlow::Break(Box::new(error));
+                }
+            }
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
+                json::spread(expr);
                 let replaced = match row_values::by_column(expr) {
                     Ok(None) => literal(expr),
                     other => other,
@@ -92,6 +100,39 @@ fn bind_tightly(expr: &mut Expr) {
         _ => Expr::IsNotDistinctFrom(left, operand),
     };
     *expr = *chain;
+}
+
+/// Gives constants in quotes in a column of VALUES the type that another row casts its constant to.
+fn alike_in_values(query: &mut ast::Query) {
+    let SetExpr::Values(values) = query.body.as_mut() else {
+        return;
+    };
+    let width = values.rows.first().map_or(0, |row| row.content.len());
+    for column in 0..width {
+        let written = values.rows.iter().find_map(|row| match row.content.get(column) {
+            Some(Expr::Cast { data_type, .. }) => Some(data_type.clone()),
+            Some(Expr::TypedString(typed)) => Some(typed.data_type.clone()),
+            _ => None,
+        });
+        let Some(data_type) = written else {
+            continue;
+        };
+        for row in &mut values.rows {
+            let Some(cell) = row.content.get_mut(column) else {
+                continue;
+            };
+            if matches!(cell, Expr::Value(value) if text_of(&value.value).is_some()) {
+                let text = std::mem::replace(cell, Expr::Value(Value::Null.with_empty_span()));
+                *cell = Expr::Cast {
+                    kind: CastKind::DoubleColon,
+                    expr: Box::new(text),
+                    data_type: data_type.clone(),
+                    array: false,
+                    format: None,
+                };
+            }
+        }
+    }
 }
 
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, which it means; without a number it means one row.
@@ -208,6 +249,7 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
     let checked = match &wanted {
         DataType::Binary => bytea::read(text).map(drop),
         DataType::Interval(_) => interval::read(text, None).map(drop),
+        wanted if jsonb::is_jsonb(wanted) => jsonb::normalized(text).map(drop),
         DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
         _ => ScalarValue::from(text)
             .cast_to(&wanted)

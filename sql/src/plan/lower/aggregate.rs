@@ -16,6 +16,7 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use super::arguments::Arguments;
 use super::{Facts, Lowering, Relation, refused, type_text};
 use crate::plan::explain::{call_text, function_name};
+use crate::plan::json;
 use crate::plan::translate::translate;
 use crate::plan::types::sql_type_name;
 use crate::stream_plan::{
@@ -364,7 +365,10 @@ fn collected(
 
 /// With DISTINCT, what orders the values must be what is told apart.
 fn check_distinct(call: &LogicalCall) -> Result<(), SqlError> {
-    let is_argument = |key: &SortExpr| call.params.args.contains(&key.expr);
+    let is_argument = |key: &SortExpr| {
+        let mut args = call.params.args.iter();
+        args.any(|arg| arg == &key.expr || json::is_sort_key_of(&key.expr, arg))
+    };
     if !call.params.distinct || call.params.order_by.iter().all(is_argument) {
         return Ok(());
     }

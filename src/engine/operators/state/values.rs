@@ -17,6 +17,8 @@ use arrow::datatypes::{
     UInt8Type, UInt16Type, UInt32Type,
 };
 
+use highwater_sql::jsonb;
+
 use crate::engine::error::EngineError;
 
 /// How the values of a type are held.
@@ -26,7 +28,7 @@ pub(crate) enum Form {
     I64,
     /// Decimals.
     I128,
-    /// Text and bytes.
+    /// Text, documents and bytes.
     Bytes,
 }
 
@@ -83,6 +85,7 @@ impl Form {
             | DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView => Some(Self::Bytes),
+            document if jsonb::is_jsonb(document) => Some(Self::Bytes),
             other => with_integer_type!(other, integer, None),
         }
     }
@@ -138,6 +141,11 @@ impl Values {
                 Self::Bytes(cast(column, &DataType::Binary)?.as_binary::<i32>().clone())
             }
             DataType::Binary => Self::Bytes(column.as_binary::<i32>().clone()),
+            document if jsonb::is_jsonb(document) => {
+                let texts = jsonb::texts(column)
+                    .ok_or_else(|| EngineError::internal("a column of JSONB has no documents"))?;
+                Self::Bytes(BinaryArray::from(texts))
+            }
             other => with_integer_type!(other, integer, {
                 return Err(EngineError::internal(format!(
                     "values of type {other} cannot be kept in state"
@@ -234,6 +242,14 @@ pub(crate) fn column_of_bytes(
                 ..Default::default()
             };
             Ok(arrow::compute::cast_with_options(&binary, data_type, &options)?)
+        }
+        document if jsonb::is_jsonb(document) => {
+            let options = arrow::compute::CastOptions {
+                safe: false,
+                ..Default::default()
+            };
+            let texts = arrow::compute::cast_with_options(&binary, &DataType::Utf8, &options)?;
+            Ok(jsonb::column(texts.as_string::<i32>().clone()))
         }
         other => Err(EngineError::internal(format!(
             "type {other} is not held as bytes"

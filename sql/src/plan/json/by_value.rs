@@ -1,0 +1,224 @@
+//! Documents are equal if their values are, whatever digits their numbers have: groups, keys and orders go by that.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, AggregateFunctionParams, InSubquery, Sort as SortExpr, WindowFunction,
+};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, GroupingSet, Join, LogicalPlan, LogicalPlanBuilder, Sort, Window,
+};
+
+use super::functions::JsonFunction;
+use super::values::{is_document, no_function};
+use crate::SqlError;
+use crate::jsonb;
+use crate::plan::rewrite;
+use crate::plan::translate::external;
+
+/// The plan, which is not yet type-coerced, with documents by their values. A fixed point: what it gives it leaves alone.
+pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        // What stands below may have got its types a moment ago.
+        let node = node.recompute_schema()?;
+        match node {
+            LogicalPlan::Aggregate(aggregate) => aggregated(aggregate),
+            LogicalPlan::Distinct(Distinct::All(input)) => distinct(input),
+            LogicalPlan::Distinct(Distinct::On(mut on)) => {
+                let schema = Arc::clone(on.input.schema());
+                on.on_expr = on
+                    .on_expr
+                    .into_iter()
+                    .map(|expr| canonical(expr, &schema))
+                    .collect();
+                on.sort_expr = on.sort_expr.map(|keys| sorted(keys, &schema));
+                Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
+            }
+            LogicalPlan::Sort(sort) => {
+                let expr = sorted(sort.expr, sort.input.schema());
+                Ok(Transformed::yes(LogicalPlan::Sort(Sort { expr, ..sort })))
+            }
+            LogicalPlan::Window(window) => windowed(window),
+            LogicalPlan::Join(join) => joined(join),
+            other => Ok(Transformed::yes(other)),
+        }
+    })?;
+    rewrite::expressions(plan.data, |expr, schema| match expr {
+        Expr::InSubquery(InSubquery {
+            expr,
+            mut subquery,
+            negated,
+        }) if is_document(&expr, schema) => {
+            let plan = Arc::unwrap_or_clone(subquery.subquery);
+            let keys = plan.schema().columns().into_iter().map(|column| {
+                let name = column.name.clone();
+                key(Expr::Column(column), plan.schema()).alias(name)
+            });
+            let keys: Vec<Expr> = keys.collect();
+            subquery.subquery = Arc::new(LogicalPlanBuilder::from(plan).project(keys)?.build()?);
+            let expr = Box::new(key(*expr, schema));
+            Ok(Transformed::yes(Expr::InSubquery(InSubquery {
+                expr,
+                subquery,
+                negated,
+            })))
+        }
+        Expr::SetComparison(comparison) if is_document(&comparison.expr, schema) => Err(external(
+            SqlError::unsupported("ANY or ALL of a subquery with JSONB").with_hint("Use IN or EXISTS."),
+        )),
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+/// What documents are sorted by; other expressions stay as they are.
+fn key(expr: Expr, schema: &DFSchema) -> Expr {
+    match is_document(&expr, schema) {
+        true => JsonFunction::Key.call(vec![expr]),
+        false => expr,
+    }
+}
+
+/// The one document of all equal ones; other expressions stay as they are.
+fn canonical(expr: Expr, schema: &DFSchema) -> Expr {
+    match is_document(&expr, schema) && !is_canonical(&expr) {
+        true => JsonFunction::Canonical.call(vec![expr]),
+        false => expr,
+    }
+}
+
+fn is_canonical(expr: &Expr) -> bool {
+    match expr {
+        Expr::Alias(alias) => is_canonical(&alias.expr),
+        Expr::ScalarFunction(call) => JsonFunction::of(&call.func) == Some(JsonFunction::Canonical),
+        _ => false,
+    }
+}
+
+fn sorted(keys: Vec<SortExpr>, schema: &DFSchema) -> Vec<SortExpr> {
+    let keys = keys.into_iter().map(|sort| SortExpr {
+        expr: key(sort.expr, schema),
+        ..sort
+    });
+    keys.collect()
+}
+
+fn aggregated(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(node.input.schema());
+    let names = NamePreserver::new_for_projection();
+    let group = |expr: Expr| match expr {
+        Expr::GroupingSet(set) => Expr::GroupingSet(match set {
+            GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all_canonical(exprs, &schema)),
+            GroupingSet::Cube(exprs) => GroupingSet::Cube(all_canonical(exprs, &schema)),
+            GroupingSet::GroupingSets(sets) => {
+                let sets = sets.into_iter().map(|set| all_canonical(set, &schema));
+                GroupingSet::GroupingSets(sets.collect())
+            }
+        }),
+        expr => {
+            let name = names.save(&expr);
+            name.restore(canonical(expr, &schema))
+        }
+    };
+    let group_expr = node.group_expr.into_iter().map(group).collect();
+    let mut aggr_expr = Vec::with_capacity(node.aggr_expr.len());
+    for expr in node.aggr_expr {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| match expr {
+            Expr::AggregateFunction(call) => called(call, &schema).map(Transformed::yes),
+            other => Ok(Transformed::no(other)),
+        })?;
+        aggr_expr.push(name.restore(changed.data));
+    }
+    Aggregate::try_new(node.input, group_expr, aggr_expr)
+        .map(|node| Transformed::yes(LogicalPlan::Aggregate(node)))
+}
+
+fn all_canonical(exprs: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+    exprs.into_iter().map(|expr| canonical(expr, schema)).collect()
+}
+
+fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
+    let AggregateFunction { func, params } = call;
+    let has_document = params.args.iter().any(|arg| is_document(arg, schema));
+    if has_document && matches!(func.name(), "min" | "max" | "sum" | "avg" | "string_agg") {
+        return no_function(func.name(), &params.args, schema);
+    }
+    let args = match params.distinct {
+        true => all_canonical(params.args, schema),
+        false => params.args,
+    };
+    let params = AggregateFunctionParams {
+        args,
+        order_by: sorted(params.order_by, schema),
+        ..params
+    };
+    Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
+}
+
+/// The rows whose columns are JSONB have the one document of all equal ones.
+fn distinct(input: Arc<LogicalPlan>) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(input.schema());
+    let is_done = |at: usize| match input.as_ref() {
+        LogicalPlan::Projection(projection) => projection.expr.get(at).is_some_and(is_canonical),
+        _ => false,
+    };
+    let changes = |at: usize| jsonb::is_jsonb(schema.field(at).data_type()) && !is_done(at);
+    let node = |input| LogicalPlan::Distinct(Distinct::All(input));
+    if !(0..schema.fields().len()).any(changes) {
+        return Ok(Transformed::yes(node(input)));
+    }
+    let columns = schema.iter().map(|(qualifier, field)| {
+        let column = Expr::Column(Column::from((qualifier, field)));
+        match jsonb::is_jsonb(field.data_type()) {
+            true => JsonFunction::Canonical
+                .call(vec![column])
+                .alias_qualified(qualifier.cloned(), field.name()),
+            false => column,
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    let input = LogicalPlanBuilder::from(Arc::unwrap_or_clone(input))
+        .project(columns)?
+        .build()?;
+    Ok(Transformed::yes(node(Arc::new(input))))
+}
+
+fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(node.input.schema());
+    let names = NamePreserver::new_for_projection();
+    let mut exprs = Vec::with_capacity(node.window_expr.len());
+    for expr in node.window_expr {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|expr| {
+            Ok(match expr {
+                Expr::WindowFunction(call) => {
+                    let WindowFunction { fun, mut params } = *call;
+                    params.partition_by = all_canonical(params.partition_by, &schema);
+                    params.order_by = sorted(params.order_by, &schema);
+                    Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params })))
+                }
+                other => Transformed::no(other),
+            })
+        })?;
+        exprs.push(name.restore(changed.data));
+    }
+    Window::try_new(exprs, node.input).map(|node| Transformed::yes(LogicalPlan::Window(node)))
+}
+
+fn joined(mut node: Join) -> PlanResult<Transformed<LogicalPlan>> {
+    let (left, right) = (Arc::clone(node.left.schema()), Arc::clone(node.right.schema()));
+    let on = std::mem::take(&mut node.on);
+    node.on = on
+        .into_iter()
+        .map(
+            |(one, other)| match is_document(&one, &left) && is_document(&other, &right) {
+                true => (key(one, &left), key(other, &right)),
+                false => (one, other),
+            },
+        )
+        .collect();
+    Ok(Transformed::yes(LogicalPlan::Join(node)))
+}

@@ -1,0 +1,248 @@
+//! Set-returning functions in the text of a query: `unnest()` of lists, and in FROM lateral subqueries of them.
+//!
+//! ```text
+//! SELECT jsonb_array_elements(j)            ─▶ SELECT unnest(jsonb_array_elements(j))        the inner one gives a list
+//! FROM t, jsonb_each(t.j) AS e              ─▶ FROM t, LATERAL (SELECT unnest(jsonb_object_keys(t.j)) AS key,
+//!                                                                unnest(jsonb_object_values(t.j)) AS value) AS e
+//! ```
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    ObjectNamePart, Query, SelectItem, SetExpr, TableAlias, TableFactor,
+};
+use datafusion::sql::sqlparser::tokenizer::Span;
+
+use crate::parse::parse_query;
+use crate::plan::types::folded;
+use crate::{SqlError, SqlState};
+
+/// What the name of a function has behind it where the function gives a list.
+pub(super) const LIST_SUFFIX: &str = " list";
+
+/// The columns of a function in FROM, and the list function of each.
+type Columns = &'static [(&'static str, &'static str)];
+
+fn columns_of(name: &str) -> Option<Columns> {
+    let columns: Columns = match name
+        .strip_prefix("jsonb_")
+        .or_else(|| name.strip_prefix("json_"))?
+    {
+        "array_elements" => &[("value", "jsonb_array_elements")],
+        "array_elements_text" => &[("value", "jsonb_array_elements_text")],
+        // Without a name of its own the column is called like the table.
+        "object_keys" => &[("", "jsonb_object_keys")],
+        "each" => &[("key", "jsonb_object_keys"), ("value", "jsonb_object_values")],
+        "each_text" => &[
+            ("key", "jsonb_object_keys"),
+            ("value", "jsonb_object_values_text"),
+        ],
+        _ => return None,
+    };
+    Some(columns)
+}
+
+/// Whether a relation in FROM is a call of one of these functions, or `unnest()`.
+pub(crate) fn is_set_function(factor: &TableFactor) -> bool {
+    call_of(factor).is_some()
+}
+
+/// The list function that a set-returning function of the select list takes its rows from.
+fn list_function(name: &str) -> Option<&'static str> {
+    match name
+        .strip_prefix("jsonb_")
+        .or_else(|| name.strip_prefix("json_"))?
+    {
+        "each" => Some("jsonb_each"),
+        "each_text" => Some("jsonb_each_text"),
+        _ => columns_of(name)?.first().map(|(_, list)| *list),
+    }
+}
+
+/// A call in FROM.
+struct Call<'a> {
+    name: String,
+    args: Vec<&'a Expr>,
+    columns: Columns,
+    alias: Option<&'a TableAlias>,
+}
+
+fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            with_ordinality: false,
+            ..
+        } => (name, &args.args, alias),
+        TableFactor::Function {
+            name,
+            args,
+            alias,
+            with_ordinality: false,
+            ..
+        } => (name, args, alias),
+        TableFactor::UNNEST {
+            alias,
+            array_exprs,
+            with_offset: false,
+            with_offset_alias: None,
+            with_ordinality: false,
+        } => {
+            return Some(Call {
+                name: "unnest".to_owned(),
+                args: array_exprs.iter().collect(),
+                columns: &[],
+                alias: alias.as_ref(),
+            });
+        }
+        _ => return None,
+    };
+    let [ObjectNamePart::Identifier(ident)] = name.0.as_slice() else {
+        return None;
+    };
+    let name = folded(ident);
+    let columns = columns_of(&name)?;
+    let args = args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    Some(Call {
+        args: args.collect::<Option<_>>()?,
+        name,
+        columns,
+        alias: alias.as_ref(),
+    })
+}
+
+/// Writes the calls in FROM as subqueries; those behind another relation are lateral.
+///
+/// # Errors
+/// None but for faults of the parser.
+pub(crate) fn spread_from(query: &mut Query) -> Result<(), SqlError> {
+    let mut open = vec![query.body.as_mut()];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::SetOperation { left, right, .. } => open.extend([left.as_mut(), right.as_mut()]),
+            SetExpr::Select(select) => {
+                for (place, table) in select.from.iter_mut().enumerate() {
+                    as_subquery(&mut table.relation, place > 0)?;
+                    for join in &mut table.joins {
+                        as_subquery(&mut join.relation, true)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> {
+    let Some(call) = call_of(factor) else {
+        return Ok(());
+    };
+    let own_name = match call.alias {
+        Some(alias) => alias.name.clone(),
+        None => Ident::with_quote('"', &call.name),
+    };
+    let mut items = Vec::new();
+    if call.columns.is_empty() {
+        for arg in &call.args {
+            let expr = function("unnest", vec![(*arg).clone()], Span::empty());
+            items.push(SelectItem::ExprWithAlias {
+                expr,
+                alias: own_name.clone(),
+            });
+        }
+        // Columns of several arrays are told apart by the alias's list of columns.
+        for (place, item) in items.iter_mut().enumerate().skip(1) {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                *alias = Ident::with_quote('"', format!("{}_{}", own_name.value, place + 1));
+            }
+        }
+    }
+    for (name, list) in call.columns {
+        let args = call.args.iter().map(|arg| (*arg).clone()).collect();
+        let mut inner = function("", args, Span::empty());
+        if let Expr::Function(inner) = &mut inner {
+            inner.name = list_name(list, Span::empty());
+        }
+        let alias = match name.is_empty() {
+            true => own_name.clone(),
+            false => Ident::with_quote('"', *name),
+        };
+        items.push(SelectItem::ExprWithAlias {
+            expr: function("unnest", vec![inner], Span::empty()),
+            alias,
+        });
+    }
+    let alias = call.alias.cloned().unwrap_or(TableAlias {
+        explicit: true,
+        name: own_name,
+        columns: Vec::new(),
+        at: None,
+    });
+    let mut subquery = parse_query("SELECT 1")?;
+    match subquery.body.as_mut() {
+        SetExpr::Select(select) => select.projection = items,
+        _ => {
+            return Err(SqlError::new(
+                SqlState::InternalError,
+                "a query of ours is not what it was",
+            ));
+        }
+    }
+    *factor = TableFactor::Derived {
+        lateral,
+        subquery,
+        alias: Some(alias),
+        sample: None,
+    };
+    Ok(())
+}
+
+/// Writes a call in the select list as `unnest()` of a list.
+pub(crate) fn spread(expr: &mut Expr) {
+    let Expr::Function(call) = expr else {
+        return;
+    };
+    let [ObjectNamePart::Identifier(name)] = call.name.0.as_slice() else {
+        return;
+    };
+    let Some(list) = list_function(&folded(name)) else {
+        return;
+    };
+    let span = name.span;
+    let mut inner = call.clone();
+    inner.name = list_name(list, span);
+    *expr = function("unnest", vec![Expr::Function(inner)], span);
+}
+
+fn list_name(function: &str, span: Span) -> ObjectName {
+    let mut ident = Ident::with_quote('"', format!("{function}{LIST_SUFFIX}"));
+    ident.span = span;
+    ObjectName::from(vec![ident])
+}
+
+fn function(name: &str, args: Vec<Expr>, span: Span) -> Expr {
+    let mut ident = Ident::new(name);
+    ident.span = span;
+    let args = args
+        .into_iter()
+        .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![ident]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}

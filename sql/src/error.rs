@@ -13,6 +13,8 @@ pub enum SqlState {
     UndefinedColumn,
     /// 42883
     UndefinedFunction,
+    /// 42P02
+    UndefinedParameter,
     /// 42804
     DatatypeMismatch,
     /// 42P07
@@ -69,6 +71,30 @@ pub enum SqlState {
     InvalidRowCountInOffset,
     /// 21000
     CardinalityViolation,
+    /// 22004
+    NullValueNotAllowed,
+    /// 22011
+    SubstringError,
+    /// 22021
+    CharacterNotInRepertoire,
+    /// 2201E
+    InvalidArgumentForLogarithm,
+    /// 2201G
+    InvalidArgumentForWidthBucket,
+    /// 2202E
+    ArraySubscriptError,
+    /// 42846
+    CannotCoerce,
+    /// 38000
+    ExternalRoutineException,
+    /// 42723
+    DuplicateFunction,
+    /// 42725
+    AmbiguousFunction,
+    /// 42P13
+    InvalidFunctionDefinition,
+    /// 42P19
+    InvalidRecursion,
     /// 22000, where no closer code of its class is known
     DataException,
     /// 53200
@@ -90,6 +116,7 @@ impl SqlState {
             Self::UndefinedTable => "42P01",
             Self::UndefinedColumn => "42703",
             Self::UndefinedFunction => "42883",
+            Self::UndefinedParameter => "42P02",
             Self::DatatypeMismatch => "42804",
             Self::DuplicateTable => "42P07",
             Self::DuplicateColumn => "42701",
@@ -118,6 +145,18 @@ impl SqlState {
             Self::InvalidRowCountInLimit => "2201W",
             Self::InvalidRowCountInOffset => "2201X",
             Self::CardinalityViolation => "21000",
+            Self::NullValueNotAllowed => "22004",
+            Self::SubstringError => "22011",
+            Self::CharacterNotInRepertoire => "22021",
+            Self::InvalidArgumentForLogarithm => "2201E",
+            Self::InvalidArgumentForWidthBucket => "2201G",
+            Self::ArraySubscriptError => "2202E",
+            Self::CannotCoerce => "42846",
+            Self::ExternalRoutineException => "38000",
+            Self::DuplicateFunction => "42723",
+            Self::AmbiguousFunction => "42725",
+            Self::InvalidFunctionDefinition => "42P13",
+            Self::InvalidRecursion => "42P19",
             Self::DataException => "22000",
             Self::OutOfMemory => "53200",
             Self::IoError => "58030",

@@ -67,6 +67,9 @@ pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
     doc: "Unconfirmed output at which the pipeline stops reading until the sink has caught up.",
 }];
 
+/// The fact that an object calls a function of the program.
+pub(crate) const FUNCTION_FACT: &str = "function";
+
 /// The fact that a source is read from its beginning.
 const FROM_BEGINNING: (&str, &str) = ("from", "beginning");
 
@@ -103,7 +106,10 @@ pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSp
     let specs = match body {
         ObjectBody::Source(source) => source_options(registry, source),
         ObjectBody::Sink(sink) => sink_options(registry, &sink.connector, sink.encode.as_deref()),
-        ObjectBody::Table(_) | ObjectBody::View(_) | ObjectBody::MaterializedView(_) => Ok(Vec::new()),
+        ObjectBody::Table(_)
+        | ObjectBody::View(_)
+        | ObjectBody::MaterializedView(_)
+        | ObjectBody::Function(_) => Ok(Vec::new()),
     };
     specs.unwrap_or_default()
 }

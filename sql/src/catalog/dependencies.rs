@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Catalog, Object};
 use crate::error::{SqlError, SqlState};
-use crate::statement::Drop;
+use crate::statement::{Drop, ObjectKind};
 
 /// What a DROP does.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +35,7 @@ impl Catalog {
         let mut plan = DropPlan::default();
         let mut named = BTreeSet::new();
         for (name, position) in &drop.names {
-            if drop.if_exists && self.get(name).is_none() {
+            if drop.if_exists && self.named(name, drop.kind).is_none() {
                 plan.notices.push(format!(
                     "{} \"{name}\" does not exist, skipping",
                     drop.kind.noun()
@@ -133,5 +133,8 @@ impl Catalog {
 
 /// As in messages: `sink "s"`.
 fn described(object: &Object) -> String {
-    format!("{} \"{}\"", object.body.kind().noun(), object.name)
+    match object.body.kind() {
+        ObjectKind::Function => format!("function {}", object.name),
+        kind => format!("{} \"{}\"", kind.noun(), object.name),
+    }
 }

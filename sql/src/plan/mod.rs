@@ -14,7 +14,6 @@
 
 mod averages;
 mod batch;
-mod bounds;
 mod clauses;
 mod context;
 mod depth;
@@ -24,7 +23,6 @@ pub mod explain;
 mod functions;
 mod literals;
 mod lower;
-mod moment;
 mod names;
 mod numbers;
 mod place;
@@ -36,9 +34,10 @@ mod rewrite;
 mod similar;
 mod sink;
 mod source;
+mod spelled;
+mod sql_function;
 mod subquery;
 mod suspect;
-mod to_char;
 mod translate;
 pub mod types;
 mod unlike;
@@ -56,14 +55,17 @@ use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_update};
+pub use self::functions::is_built_in;
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
+pub use self::sql_function::{PlannedFunction, plan_function};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
-pub use self::walk::{relations_of, relations_read_by};
+pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
 pub(crate) use self::dml::check_default;
+pub(crate) use self::sql_function::takes;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

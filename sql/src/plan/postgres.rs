@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast,
 };
 
+use crate::plan::functions::with_constant_digits;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::{numbers, rewrite, similar, unlike};
@@ -166,6 +167,13 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
 pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, schema| {
         let expr = similar::as_regular_expression(unlike::refuse(expr, schema)?.data)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        if let Some(call) = with_constant_digits(&expr.data)? {
+            return Ok(Transformed::yes(call));
+        }
+        let expr = similar::in_our_spelling(expr.data)?;
         Ok(match expr.transformed {
             true => expr,
             false => numbers::constant(expr.data),

@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, subquery};
+use crate::plan::{distinct_on, literals, postgres, refuse, spelled, sql_function, subquery};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -45,6 +45,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     refuse::refuse_misread(query)?;
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
+    spelled::in_our_words(&mut query)?;
     literals::typed(&mut query)?;
     let written = query.clone();
     let statement = ast::Statement::Query(Box::new(query));
@@ -54,6 +55,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(postgres::written)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(|plan| sql_function::inlined(plan, names))
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)
         .and_then(subquery::three_valued)

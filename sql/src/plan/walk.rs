@@ -46,11 +46,15 @@ pub(crate) fn walk(ast: &impl Visit, see: &mut dyn FnMut(Part<'_>) -> Flow) -> R
 pub(crate) enum PartMut<'a> {
     /// A query.
     Query(&'a mut Query),
+    /// A SELECT.
+    Select(&'a mut Select),
+    /// A relation in FROM.
+    TableFactor(&'a mut TableFactor),
     /// An expression.
     Expr(&'a mut Expr),
 }
 
-/// Lets `see` change every query and expression of `ast`, outer ones first.
+/// Lets `see` change every query, relation and expression of `ast`, outer ones first.
 ///
 /// # Errors
 /// The error with which `see` breaks off.
@@ -86,6 +90,33 @@ pub fn relations_read_by(statement: &Statement) -> Vec<ObjectName> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+/// Names of the functions that the query or body of a CREATE statement calls, lowercase, sorted.
+#[must_use]
+pub fn functions_called_by(statement: &Statement) -> Vec<String> {
+    let mut names = match statement {
+        Statement::CreateView(view) => functions(view.query.as_ref()),
+        Statement::CreateMaterializedView(view) => functions(view.query.as_ref()),
+        Statement::CreateSink(sink) => functions(sink.query.as_ref()),
+        Statement::CreateFunction(function) => functions(function.body.as_ref()),
+        _ => Vec::new(),
+    };
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn functions(ast: &impl Visit) -> Vec<String> {
+    let mut names = Vec::new();
+    let walked = walk(ast, &mut |part| {
+        if let Part::Expr(Expr::Function(call)) = part {
+            names.push(call.name.to_string().to_lowercase());
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    names
 }
 
 /// Names of the relations that a query reads, as they are written.
@@ -166,6 +197,14 @@ impl VisitorMut for WalkMut<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         (self.see)(PartMut::Query(query))
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> Flow {
+        (self.see)(PartMut::Select(select))
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> Flow {
+        (self.see)(PartMut::TableFactor(factor))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> Flow {

@@ -9,6 +9,7 @@
 
 mod bytea;
 mod casts;
+mod datetime;
 mod interval;
 
 use std::ops::ControlFlow;
@@ -20,7 +21,8 @@ use datafusion::sql::sqlparser::ast::{
     VisitMut,
 };
 
-pub(crate) use self::casts::text_casts;
+pub(crate) use self::casts::{text_casts, to_text};
+pub(crate) use self::datetime::{in_zone, no_zone, zoned};
 use self::interval::{Interval, Unit};
 use crate::plan::place::position_of;
 use crate::plan::types::arrow_type;
@@ -36,6 +38,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
     walk_mut(ast, &mut |part| {
         match part {
             PartMut::Query(query) => fetch_as_limit(query),
+            PartMut::Select(_) | PartMut::TableFactor(_) => {}
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
                 match literal(expr) {
@@ -199,9 +202,10 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
         // A type that is not there is refused when it is planned.
         return Ok(());
     };
+    if let Some(checked) = casts::check(text, &wanted) {
+        return checked.map_err(|error| at(error, value));
+    }
     let checked = match &wanted {
-        DataType::Binary => bytea::read(text).map(drop),
-        DataType::Interval(_) => interval::read(text, None).map(drop),
         DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
         _ => ScalarValue::from(text)
             .cast_to(&wanted)

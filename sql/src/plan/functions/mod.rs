@@ -1,4 +1,31 @@
-//! The functions that queries may call: DataFusion's, by name, some of them with bounds.
+//! The functions that queries may call: PostgreSQL's, and DataFusion's beside them, some of them with bounds.
+//!
+//! ```text
+//! strings, regex, math, dates, …   tables of definitions: names, overloads with PostgreSQL's types, kernels over columns
+//!        └─ define ─▶ ScalarUDF    which overload a call means, casts of its arguments
+//! ```
+
+mod args;
+mod bounds;
+mod dates;
+mod define;
+mod encodings;
+mod fields;
+mod formatting;
+mod math;
+pub(crate) mod moment;
+mod number_pattern;
+mod operators;
+mod pattern;
+mod quoting;
+mod regex;
+mod rounding;
+mod series;
+mod session;
+mod span;
+mod strings;
+mod time_pattern;
+mod to_char;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -7,8 +34,13 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, Volatility, WindowUDF};
 
-use crate::plan::bounds::bounded;
-use crate::plan::to_char::to_char;
+use self::bounds::bounded;
+use self::define::Definition;
+use self::operators::PgOperators;
+
+pub(crate) use self::pattern::for_operator;
+pub(crate) use self::rounding::with_constant_digits;
+pub(crate) use self::series::SERIES;
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {
@@ -29,23 +61,44 @@ const CLOCK: [&str; 5] = [
 ];
 
 /// Names of PostgreSQL, and what DataFusion calls the same functions.
-const SYNONYMS: [(&str, &str); 2] = [("ceiling", "ceil"), ("sign", "signum")];
+const SYNONYMS: [(&str, &str); 4] = [
+    ("transaction_timestamp", "now"),
+    ("statement_timestamp", "now"),
+    ("clock_timestamp", "now"),
+    ("gen_random_uuid", "uuid"),
+];
+
+/// The same of aggregates.
+const AGGREGATE_SYNONYMS: [(&str, &str); 3] = [
+    ("every", "bool_and"),
+    ("variance", "var_samp"),
+    ("stddev_samp", "stddev"),
+];
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
-    scalar: bounded(with_our_own(with_synonyms(by_name(
-        SessionStateDefaults::default_scalar_functions(),
-        |f| (f.name(), f.aliases()),
-    )))),
+    scalar: bounded(with_our_own(with_synonyms(
+        by_name(SessionStateDefaults::default_scalar_functions(), |f| {
+            (f.name(), f.aliases())
+        }),
+        &SYNONYMS,
+    ))),
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
-    aggregate: by_name(SessionStateDefaults::default_aggregate_functions(), |f| {
-        (f.name(), f.aliases())
-    }),
+    aggregate: with_synonyms(
+        by_name(SessionStateDefaults::default_aggregate_functions(), |f| {
+            (f.name(), f.aliases())
+        }),
+        &AGGREGATE_SYNONYMS,
+    ),
     window: by_name(SessionStateDefaults::default_window_functions(), |f| {
         (f.name(), f.aliases())
     }),
-    planners: SessionStateDefaults::default_expr_planners(),
+    planners: {
+        let ours: Arc<dyn ExprPlanner> = Arc::new(PgOperators);
+        let theirs = SessionStateDefaults::default_expr_planners();
+        std::iter::once(ours).chain(theirs).collect()
+    },
 });
 
 impl Functions {
@@ -73,18 +126,45 @@ impl Functions {
     }
 }
 
-fn with_synonyms(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
-    for (name, same) in SYNONYMS {
-        if let Some(function) = functions.get(same).cloned() {
-            functions.insert(name.to_owned(), function);
+fn with_synonyms<T>(
+    mut functions: BTreeMap<String, Arc<T>>,
+    synonyms: &[(&str, &str)],
+) -> BTreeMap<String, Arc<T>> {
+    for (name, same) in synonyms {
+        if let Some(function) = functions.get(*same).cloned() {
+            functions.insert((*name).to_owned(), function);
         }
     }
     functions
 }
 
-/// Functions that DataFusion has with another meaning.
+/// The definitions that stand before DataFusion's.
+fn definitions() -> impl Iterator<Item = &'static Definition> {
+    let tables: [&'static [Definition]; 12] = [
+        &quoting::QUOTING,
+        &strings::STRINGS,
+        &encodings::ENCODINGS,
+        &regex::REGEX,
+        &math::MATH,
+        &math::ANGLES,
+        &rounding::ROUNDING,
+        &dates::DATES,
+        &fields::FIELDS,
+        &formatting::FORMATTING,
+        &session::SESSION,
+        std::slice::from_ref(&math::CEILING),
+    ];
+    tables
+        .into_iter()
+        .flatten()
+        .chain([&rounding::TO_NUMBER, &series::SERIES_FUNCTION])
+}
+
+/// Functions that DataFusion does not have, or with another meaning.
 fn with_our_own(mut functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<String, Arc<ScalarUDF>> {
-    functions.insert("to_char".to_owned(), Arc::new(to_char()));
+    for definition in definitions() {
+        functions.insert(definition.name.to_owned(), Arc::new(definition.udf()));
+    }
     functions
 }
 
@@ -110,8 +190,17 @@ pub(crate) fn impurity(function: &ScalarUDF) -> Option<&'static str> {
     if CLOCK.contains(&function.name()) {
         return Some("reads the clock");
     }
+    if session::OF_SESSION.contains(&function.name()) {
+        return Some("depends on who asks");
+    }
     match function.signature().volatility {
         Volatility::Volatile => Some("gives another result each time"),
         Volatility::Stable | Volatility::Immutable => None,
     }
+}
+
+/// Whether a function of this name is there without anybody making it.
+#[must_use]
+pub fn is_built_in(name: &str) -> bool {
+    Functions::all().names().any(|known| known == name)
 }

@@ -3,7 +3,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use arrow::array::{ArrayRef, BooleanArray};
-//! use highwater::text::ColumnText;
+//! use highwater_sql::text::ColumnText;
 //!
 //! let column: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));
 //! let text = ColumnText::new(&column);

@@ -75,6 +75,8 @@ pub enum SqlState {
     NullValueNotAllowed,
     /// 22011
     SubstringError,
+    /// 22025
+    InvalidEscapeSequence,
     /// 22021
     CharacterNotInRepertoire,
     /// 2201E
@@ -147,6 +149,7 @@ impl SqlState {
             Self::CardinalityViolation => "21000",
             Self::NullValueNotAllowed => "22004",
             Self::SubstringError => "22011",
+            Self::InvalidEscapeSequence => "22025",
             Self::CharacterNotInRepertoire => "22021",
             Self::InvalidArgumentForLogarithm => "2201E",
             Self::InvalidArgumentForWidthBucket => "2201G",

@@ -44,8 +44,8 @@ macro_rules! files {
 }
 
 files! {
-    aggregates collected ddl errors functions joins numbers over select setops show subqueries tables times topn types
-    views windows
+    aggregates collected dates ddl errors formatting functions joins math numbers over select setops show strings subqueries tables
+    times topn types user_functions views windows
 }
 
 #[test]

@@ -294,14 +294,14 @@ impl ContextProvider for Names<'_> {
         _args: Vec<datafusion::logical_expr::Expr>,
     ) -> PlanResult<Arc<dyn TableSource>> {
         let error = match name.to_lowercase().as_str() {
-            name @ ("cumulate" | "session" | "generate_series") => {
+            name @ ("cumulate" | "session") => {
                 SqlError::unsupported(format!("{} in FROM", name.to_uppercase()))
             }
             other => SqlError::new(
                 SqlState::UndefinedFunction,
                 format!("table function {other} does not exist"),
             )
-            .with_hint("Table functions are TUMBLE and HOP."),
+            .with_hint("Functions in FROM are TUMBLE, HOP, generate_series, regexp_split_to_table and string_to_table."),
         };
         Err(external(error))
     }

@@ -21,6 +21,7 @@ mod distinct_on;
 mod dml;
 pub mod explain;
 mod functions;
+mod lateral;
 mod literals;
 mod lower;
 mod names;

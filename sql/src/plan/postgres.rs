@@ -173,6 +173,10 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         if let Some(call) = with_constant_digits(&expr.data)? {
             return Ok(Transformed::yes(call));
         }
+        let expr = similar::with_backslash(expr.data)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
         let expr = similar::in_our_spelling(expr.data)?;
         Ok(match expr.transformed {
             true => expr,

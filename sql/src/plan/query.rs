@@ -26,7 +26,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, literals, postgres, refuse, spelled, sql_function, subquery};
+use crate::plan::{distinct_on, lateral, literals, postgres, refuse, spelled, sql_function, subquery};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -52,6 +52,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(lateral::unnested)
         .and_then(postgres::written)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))

@@ -43,6 +43,44 @@ pub(crate) fn as_regular_expression(expr: Expr) -> PlanResult<Transformed<Expr>>
     ))))
 }
 
+/// `LIKE … ESCAPE` with the one escape that the engine has, where the pattern is a constant.
+///
+/// # Errors
+/// An escape of nothing.
+pub(crate) fn with_backslash(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let Expr::Like(like) = &expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let (Some(escape), Expr::Literal(ScalarValue::Utf8(Some(pattern)), _)) = (
+        like.escape_char.filter(|escape| *escape != '\\'),
+        like.pattern.as_ref(),
+    ) else {
+        return Ok(Transformed::no(expr));
+    };
+    let mut spelled = String::new();
+    let mut chars = pattern.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            _ if char == escape => {
+                let escaped = chars.next().ok_or_else(|| {
+                    let message = "LIKE pattern must not end with escape character";
+                    external(SqlError::new(SqlState::InvalidEscapeSequence, message))
+                })?;
+                spelled.push('\\');
+                spelled.push(escaped);
+            }
+            '\\' => spelled.push_str("\\\\"),
+            _ => spelled.push(char),
+        }
+    }
+    let like = Like {
+        pattern: Box::new(lit(spelled)),
+        escape_char: None,
+        ..like.clone()
+    };
+    Ok(Transformed::yes(Expr::Like(like)))
+}
+
 /// The operators of regular expressions with patterns that the engine reads; a pattern that is no constant is read for each
 /// row by `regexp_like`.
 ///

@@ -21,6 +21,12 @@ const SET_RETURNING: [(&str, &str); 3] = [
     ("string_to_table", "string_to_array"),
 ];
 
+/// Whether a function of this name gives rows that a query can have in FROM.
+pub(crate) fn is_set_returning(name: &ObjectName) -> bool {
+    let name = name.to_string().to_lowercase();
+    SET_RETURNING.iter().any(|(known, _)| *known == name)
+}
+
 /// Names of the arguments of `make_interval`, all of which may be left out.
 const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
 

@@ -1,5 +1,6 @@
 //! Functions that make dates, times, timestamps and intervals, or count between them.
 
+use arrow::array::AsArray;
 use arrow::datatypes::{
     Date32Type, Float64Type, Int32Type, IntervalMonthDayNanoType, Time64MicrosecondType,
     TimestampMicrosecondType,
@@ -9,7 +10,7 @@ use super::args::{Args, Computed};
 use super::define::{Definition, Kind, Overload};
 use super::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, day_of};
 use super::span::{Span, timestamp_out_of_range};
-use crate::plan::literals::{in_zone, no_zone, zoned};
+use crate::plan::literals::{in_zone, shown_in_zone};
 use crate::{SqlError, SqlState};
 
 use Kind::{Bool, Date, Float8, Int4, Interval, Text, Time, Timestamp, TimestampTz};
@@ -111,7 +112,7 @@ pub(crate) static DATES: [Definition; 15] = [
         "timezone",
         &[
             Overload::new(&[Text, Timestamp], TimestampTz, at_zone),
-            Overload::new(&[Text, TimestampTz], Timestamp, shown_in_zone),
+            Overload::new(&[Text, TimestampTz], Timestamp, at_instants),
             Overload::new(&[Interval, Timestamp], TimestampTz, at_offset),
             Overload::new(&[Interval, TimestampTz], Timestamp, shown_at_offset),
         ],
@@ -264,29 +265,19 @@ fn at_zone(args: &Args) -> Computed {
     args.strict::<TimestampMicrosecondType>(|row| in_zone(times.get(row), zones.get(row)))
 }
 
-/// What clocks of a zone show at instants.
-fn shown_in_zone(args: &Args) -> Computed {
-    use arrow::array::AsArray;
-    use arrow::compute::cast;
+/// What clocks of a zone show at instants: all rows at once for the zone that they have in common, others one by one.
+fn at_instants(args: &Args) -> Computed {
     let zones = args.texts(0);
-    // All rows at once for the zone that they have in common; others one by one.
-    let shown = |zone: &str, times: arrow::array::ArrayRef| {
-        let there = times
-            .as_primitive::<TimestampMicrosecondType>()
-            .clone()
-            .with_data_type(zoned(zone));
-        let local = cast(&there, args.gives()).map_err(|_| no_zone(zone))?;
-        Ok::<_, SqlError>(local.as_primitive::<TimestampMicrosecondType>().clone())
-    };
+    let instants = args.array(1).as_primitive::<TimestampMicrosecondType>();
     if args.is_constant(0)
         && let Some(zone) = zones.opt(0)
     {
-        let local = shown(zone, args.array(1).clone())?;
+        let local = shown_in_zone(instants, zone)?;
         return args.strict::<TimestampMicrosecondType>(|row| Ok(local.value(args.place(1, row))));
     }
     args.strict::<TimestampMicrosecondType>(|row| {
-        let one = args.array(1).slice(args.place(1, row), 1);
-        Ok(shown(zones.get(row), one)?.value(0))
+        let one = instants.slice(args.place(1, row), 1);
+        Ok(shown_in_zone(&one, zones.get(row))?.value(0))
     })
 }
 

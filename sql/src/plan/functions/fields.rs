@@ -1,6 +1,6 @@
 //! `extract`, `date_part` and `date_trunc`: the fields of times and intervals.
 
-use arrow::compute::cast;
+use arrow::array::TimestampMicrosecondArray;
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
     TimeUnit, TimestampMicrosecondType,
@@ -14,7 +14,7 @@ use super::args::{Args, Computed};
 use super::define::{Definition, Kind, Overload, run_with};
 use super::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, Moment, day_of};
 use super::span::Span;
-use crate::plan::literals::{in_zone, zoned};
+use crate::plan::literals::{in_zone, shown_in_zone};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, column_type, sql_type_name};
 use crate::{SqlError, SqlState};
@@ -297,7 +297,7 @@ struct Part {
 enum Values<'a> {
     Days(super::args::Column<&'a arrow::array::Date32Array>),
     Times(super::args::Column<&'a arrow::array::Time64MicrosecondArray>),
-    Micros(super::args::Column<&'a arrow::array::TimestampMicrosecondArray>),
+    Micros(super::args::Column<&'a TimestampMicrosecondArray>),
     Spans(super::args::Column<&'a arrow::array::IntervalMonthDayNanoArray>),
 }
 
@@ -464,20 +464,13 @@ fn truncated_in_zone(args: &Args) -> Computed {
     let (fields, zones) = (args.texts(0), args.texts(2));
     let times = args.numbers::<TimestampMicrosecondType>(1);
     args.strict::<TimestampMicrosecondType>(|row| {
-        let local = shown_at(times.get(row), zones.get(row))?;
+        let one = TimestampMicrosecondArray::from(vec![times.get(row)]);
+        let local = shown_in_zone(&one, zones.get(row))?.value(0);
         in_zone(
             truncated_at(local, fields.get(row), TimeKind::TimestampTz)?,
             zones.get(row),
         )
     })
-}
-
-/// What a clock of the zone shows at an instant.
-fn shown_at(at: i64, zone: &str) -> Result<i64, SqlError> {
-    use arrow::array::{AsArray, TimestampMicrosecondArray};
-    let there = TimestampMicrosecondArray::from(vec![at]).with_data_type(zoned(zone));
-    let local = cast(&there, &Timestamp.data_type()).map_err(|_| crate::plan::literals::no_zone(zone))?;
-    Ok(local.as_primitive::<TimestampMicrosecondType>().value(0))
 }
 
 fn truncated_interval(args: &Args) -> Computed {

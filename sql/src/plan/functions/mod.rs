@@ -38,9 +38,11 @@ use self::bounds::bounded;
 use self::define::Definition;
 use self::operators::PgOperators;
 
+use crate::plan::context::planning_options;
+
 pub(crate) use self::pattern::for_operator;
 pub(crate) use self::rounding::with_constant_digits;
-pub(crate) use self::series::SERIES;
+pub(crate) use self::series::{SERIES, or_one_null};
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {
@@ -77,7 +79,7 @@ const AGGREGATE_SYNONYMS: [(&str, &str); 3] = [
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
     scalar: bounded(with_our_own(with_synonyms(
-        by_name(SessionStateDefaults::default_scalar_functions(), |f| {
+        by_name(zoned(SessionStateDefaults::default_scalar_functions()), |f| {
             (f.name(), f.aliases())
         }),
         &SYNONYMS,
@@ -136,6 +138,18 @@ fn with_synonyms<T>(
         }
     }
     functions
+}
+
+/// The functions under the options of planning: `now` is a time of UTC.
+fn zoned(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
+    let configured = |function: Arc<ScalarUDF>| match function.name() {
+        "now" => function
+            .inner()
+            .with_updated_config(planning_options())
+            .map_or(function, Arc::new),
+        _ => function,
+    };
+    functions.into_iter().map(configured).collect()
 }
 
 /// The definitions that stand before DataFusion's.

@@ -126,8 +126,19 @@ impl ExprPlanner for PgOperators {
         })
     }
 
+    fn plan_substring(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("substring", args))
+    }
+
+    fn plan_position(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("strpos", args))
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("overlay", args))
+    }
+
     fn plan_extract(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
-        // The type of the value is known here where it stands on no column; else `fields::typed` takes the call.
         Ok(match args.as_slice() {
             [Expr::Literal(ScalarValue::Utf8(Some(field)), _), value] => {
                 PlannerResult::Planned(fields::untyped(field, value.clone()))
@@ -143,6 +154,13 @@ fn binary(expr: &RawBinaryExpr, op: Operator) -> Expr {
         op,
         Box::new(expr.right.clone()),
     ))
+}
+
+fn by_name(name: &str, args: Vec<Expr>) -> PlannerResult<Vec<Expr>> {
+    match Functions::all().scalar.get(name) {
+        Some(function) => PlannerResult::Planned(function.call(args)),
+        None => PlannerResult::Original(args),
+    }
 }
 
 fn function(name: &str, expr: &RawBinaryExpr) -> Option<Expr> {
@@ -295,6 +313,11 @@ fn exact(expr: &Expr) -> Option<Exact> {
     let literal = |expr: &Expr| match expr {
         Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) if *scale >= 0 => {
             Some((*digits, i32::from(*scale)))
+        }
+        // `1e10` has digits before the point only.
+        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) => {
+            let power = 10i128.checked_pow(u32::from(scale.unsigned_abs()))?;
+            Some((digits.checked_mul(power)?, 0))
         }
         Expr::Literal(ScalarValue::Int64(Some(number)), _) => Some((i128::from(*number), 0)),
         Expr::Literal(ScalarValue::Int32(Some(number)), _) => Some((i128::from(*number), 0)),

@@ -380,7 +380,10 @@ impl Formatter<'_> {
         };
         let (digits, numbered) = number(after)?;
         let (arg, after) = match (digits, numbered.strip_prefix('$')) {
-            (Some(arg), Some(after)) => (arg, after),
+            (Some(arg), Some(after)) => {
+                *next = arg + 1;
+                (arg, after)
+            }
             _ => {
                 *next += 1;
                 (*next - 1, after)

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, ListArray, PrimitiveArray};
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, MutableArrayData, PrimitiveArray, make_array};
 use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Decimal128Type, Field, Int32Type, Int64Type, IntervalMonthDayNanoType,
     TimestampMicrosecondType,
 };
+
+use datafusion::logical_expr::Expr;
 
 use super::args::{Args, Computed};
 use super::define::{Definition, Gives, Kind, Overload};
@@ -48,6 +50,50 @@ pub(crate) static SERIES_FUNCTION: Definition = Definition::new(
         Overload::giving(&[Timestamp, Timestamp, Interval], Gives::Of(list_of_first), times),
     ],
 );
+
+/// The list, or one with NULL where it has no elements.
+pub(crate) fn or_one_null(list: Expr) -> Expr {
+    OR_ONE_NULL.udf().call(vec![list])
+}
+
+static OR_ONE_NULL: Definition = Definition::new(
+    "or_one_null",
+    &[Overload::giving(&[Kind::Any], Gives::Same(0), with_one_null)],
+);
+
+fn with_one_null(args: &Args) -> Computed {
+    let fault = |error: String| SqlError::new(SqlState::InternalError, error);
+    let Some(lists) = args.array(0).as_list_opt::<i32>() else {
+        return Err(fault("or_one_null takes a list".to_owned()));
+    };
+    let values = lists.values().to_data();
+    let mut elements = MutableArrayData::new(vec![&values], true, values.len());
+    let mut lengths = Vec::with_capacity(args.rows());
+    for row in 0..args.rows() {
+        let row = args.place(0, row);
+        let (start, end) = (
+            lists.value_offsets()[row] as usize,
+            lists.value_offsets()[row + 1] as usize,
+        );
+        if lists.is_null(row) || start == end {
+            elements
+                .try_extend_nulls(1)
+                .map_err(|error| fault(error.to_string()))?;
+            lengths.push(1);
+        } else {
+            let extended = elements.try_extend(0, start, end);
+            extended.map_err(|error| fault(error.to_string()))?;
+            lengths.push(end - start);
+        }
+    }
+    let DataType::List(field) = args.gives() else {
+        return Err(fault("or_one_null gives a list".to_owned()));
+    };
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    ListArray::try_new(Arc::clone(field), offsets, make_array(elements.freeze()), None)
+        .map(|lists| Arc::new(lists) as ArrayRef)
+        .map_err(|error| fault(error.to_string()))
+}
 
 fn list_of(element: DataType) -> DataType {
     DataType::List(Arc::new(Field::new("item", element, true)))

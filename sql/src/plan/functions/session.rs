@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, StringArray};
+use arrow::datatypes::DataType;
 
 use super::args::{Args, Computed};
 use super::define::{Definition, Kind, Overload};
@@ -14,7 +15,11 @@ pub(crate) static SESSION: [Definition; 8] = [
     Definition::new(
         "pg_typeof",
         &[Overload::new(&[Any], Text, |args| {
-            same(args, &sql_type_name(args.data_type(0)))
+            // The digits of a NUMERIC are none of its type.
+            match args.data_type(0) {
+                DataType::Decimal128(..) => same(args, "numeric"),
+                other => same(args, &sql_type_name(other)),
+            }
         })],
     ),
     Definition::new(

@@ -22,7 +22,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 pub(crate) use self::casts::{text_casts, to_text};
-pub(crate) use self::datetime::{in_zone, no_zone, zoned};
+pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
 use crate::plan::place::position_of;
 use crate::plan::types::arrow_type;

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use highwater::arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use highwater::arrow::array::{ArrayRef, AsArray, Int64Array};
 use highwater::arrow::datatypes::{DataType, Int64Type};
 use highwater::{Accumulate, AggregateFunction, Database, HostError, ScalarFunction};
 

@@ -64,7 +64,7 @@ async fn a_view_whose_function_is_not_registered_fails_alone_and_goes_on_when_it
     database.close().await.unwrap();
 
     let database = Database::open(dir.path()).await.unwrap();
-    let failed = "SELECT name, state FROM hw.queries WHERE state = 'failed' ORDER BY name";
+    let failed = "SELECT name, state FROM hw.queries WHERE state = 'FAILED' ORDER BY name";
     let shown = rows(&database, failed).await;
     assert_eq!(shown.len(), 1, "{shown:?}");
     assert!(format!("{shown:?}").contains("twice"), "{shown:?}");

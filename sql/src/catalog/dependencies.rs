@@ -65,7 +65,13 @@ impl Catalog {
 
     fn still_needed(&self, drop: &Drop, named: &BTreeSet<String>, along: &BTreeSet<String>) -> SqlError {
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
-        let quoted: Vec<String> = named.iter().map(|name| format!("\"{name}\"")).collect();
+        let quoted: Vec<String> = named
+            .iter()
+            .map(|name| match drop.kind {
+                ObjectKind::Function => (*name).to_owned(),
+                _ => format!("\"{name}\""),
+            })
+            .collect();
         let subject = match quoted.as_slice() {
             [one] => format!("{} {one}", drop.kind.noun()),
             many => format!("{}s {}", drop.kind.noun(), many.join(", ")),

@@ -170,7 +170,7 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         if expr.transformed {
             return Ok(expr);
         }
-        if let Some(call) = with_constant_digits(&expr.data)? {
+        if let Some(call) = with_constant_digits(&expr.data, schema)? {
             return Ok(Transformed::yes(call));
         }
         let expr = similar::with_backslash(expr.data)?;

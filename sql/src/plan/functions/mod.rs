@@ -16,6 +16,7 @@ mod math;
 pub(crate) mod moment;
 mod number_pattern;
 mod operators;
+mod ordered;
 mod pattern;
 mod quoting;
 mod regex;
@@ -88,9 +89,7 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
         (f.name(), f.aliases())
     }),
     aggregate: with_synonyms(
-        by_name(SessionStateDefaults::default_aggregate_functions(), |f| {
-            (f.name(), f.aliases())
-        }),
+        by_name(aggregates(), |f| (f.name(), f.aliases())),
         &AGGREGATE_SYNONYMS,
     ),
     window: by_name(SessionStateDefaults::default_window_functions(), |f| {
@@ -150,6 +149,11 @@ fn zoned(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
         _ => function,
     };
     functions.into_iter().map(configured).collect()
+}
+
+fn aggregates() -> Vec<Arc<AggregateUDF>> {
+    let theirs = SessionStateDefaults::default_aggregate_functions();
+    theirs.into_iter().chain(ordered::ordered_sets()).collect()
 }
 
 /// The definitions that stand before DataFusion's.

@@ -1,9 +1,9 @@
 //! Functions whose digits behind the point a constant says: `round(number, 2)`, `trunc(number, 2)`, `to_number(text, '999.99')`.
 
 use arrow::datatypes::{DataType, Decimal128Type, Float64Type, Int32Type};
-use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::args::{Args, Computed};
@@ -26,6 +26,9 @@ pub(crate) static ROUNDING: [Definition; 2] = [
             Overload::giving(&[Numeric, Int4], Gives::Same(0), |args| {
                 by_column(args, How::Round)
             }),
+            Overload::new(&[Float8, Int4], Float8, |args| {
+                float_digits(args, f64::round_ties_even)
+            }),
         ],
     ),
     Definition::new(
@@ -36,6 +39,7 @@ pub(crate) static ROUNDING: [Definition; 2] = [
                 decimals(args, How::Cut, 0)
             }),
             Overload::giving(&[Numeric, Int4], Gives::Same(0), |args| by_column(args, How::Cut)),
+            Overload::new(&[Float8, Int4], Float8, |args| float_digits(args, f64::trunc)),
         ],
     ),
 ];
@@ -53,6 +57,19 @@ fn whole_type(_: &[DataType]) -> DataType {
 fn floats(args: &Args, round: fn(f64) -> f64) -> Computed {
     let numbers = args.numbers::<Float64Type>(0);
     args.strict::<Float64Type>(|row| Ok(round(numbers.get(row))))
+}
+
+/// Where PostgreSQL has NUMERIC, as of roots and deviations, DOUBLE PRECISION is rounded to digits too.
+fn float_digits(args: &Args, round: fn(f64) -> f64) -> Computed {
+    let (numbers, digits) = (args.numbers::<Float64Type>(0), args.numbers::<Int32Type>(1));
+    args.strict::<Float64Type>(|row| {
+        let power = 10f64.powi(digits.get(row));
+        let moved = numbers.get(row) * power;
+        Ok(match moved.is_finite() && power > 0.0 {
+            true => round(moved) / power,
+            false => numbers.get(row),
+        })
+    })
 }
 
 fn scale_of(data_type: &DataType) -> i32 {
@@ -112,13 +129,16 @@ fn by_column(args: &Args, how: How) -> Computed {
 ///
 /// # Errors
 /// A pattern of `to_number` that is none, or no constant.
-pub(crate) fn with_constant_digits(expr: &Expr) -> PlanResult<Option<Expr>> {
+pub(crate) fn with_constant_digits(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<Expr>> {
     let Expr::ScalarFunction(call) = expr else {
         return Ok(None);
     };
     let [value, second] = call.args.as_slice() else {
         return Ok(None);
     };
+    if let Ok(DataType::Float32 | DataType::Float64) = value.get_type(schema) {
+        return Ok(None);
+    }
     let action = match (call.name(), integer(second)) {
         ("round", Some(digits)) => Action::Digits(How::Round, digits),
         ("trunc", Some(digits)) => Action::Digits(How::Cut, digits),

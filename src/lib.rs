@@ -13,13 +13,14 @@ mod query;
 mod session;
 mod subscription;
 mod system;
-pub mod text;
 
 pub use arrow;
 pub use database::{Database, DatabaseBuilder};
 pub use error::{Error, Result};
 pub use highwater_connectors as connectors;
 pub use highwater_sql as sql;
+pub use highwater_sql::host::{Accumulate, AggregateFunction, HostError, ScalarFunction};
+pub use highwater_sql::text;
 pub use outcome::{Notice, Outcome, Rows};
 pub use session::Session;
 pub use subscription::{Changes, Subscription};

@@ -1,6 +1,7 @@
 //! The catalog: the named objects of a database as plain data, its rules for names and for dropping.
 
 mod dependencies;
+mod functions;
 mod lookup;
 
 use std::collections::BTreeMap;
@@ -8,10 +9,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, SchemaRef};
 
+use crate::host::HostFunctions;
 use crate::statement::{Include, ObjectKind, OnConflict};
 use crate::stream_plan::StreamPlan;
 
 pub use self::dependencies::DropPlan;
+pub use self::functions::{FunctionDef, function_key};
 pub use self::lookup::NewName;
 
 /// Numbers an object for as long as the database lives; never used again.
@@ -22,6 +25,7 @@ pub struct ObjectId(pub u32);
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     objects: BTreeMap<String, Arc<Object>>,
+    host: HostFunctions,
 }
 
 /// A named object.
@@ -52,6 +56,8 @@ pub enum ObjectBody {
     MaterializedView(MaterializedViewDef),
     /// A sink.
     Sink(SinkDef),
+    /// A function.
+    Function(FunctionDef),
 }
 
 /// A source, resolved.
@@ -224,7 +230,7 @@ impl ObjectBody {
             Self::Table(table) => Some(&table.plan),
             Self::MaterializedView(view) => Some(&view.plan),
             Self::Sink(sink) => Some(&sink.plan),
-            Self::Source(_) | Self::View(_) => None,
+            Self::Source(_) | Self::View(_) | Self::Function(_) => None,
         }
     }
 
@@ -234,7 +240,7 @@ impl ObjectBody {
         match self {
             Self::Source(source) => Some(source),
             Self::Table(table) => table.source.as_ref(),
-            Self::View(_) | Self::MaterializedView(_) | Self::Sink(_) => None,
+            Self::View(_) | Self::MaterializedView(_) | Self::Sink(_) | Self::Function(_) => None,
         }
     }
 
@@ -243,7 +249,7 @@ impl ObjectBody {
     pub fn stored(&self) -> Option<&Arc<StreamPlan>> {
         match self {
             Self::Table(_) | Self::MaterializedView(_) => self.plan(),
-            Self::Source(_) | Self::View(_) | Self::Sink(_) => None,
+            Self::Source(_) | Self::View(_) | Self::Sink(_) | Self::Function(_) => None,
         }
     }
 
@@ -256,11 +262,32 @@ impl ObjectBody {
             Self::View(_) => ObjectKind::View,
             Self::MaterializedView(_) => ObjectKind::MaterializedView,
             Self::Sink(_) => ObjectKind::Sink,
+            Self::Function(_) => ObjectKind::Function,
         }
     }
 }
 
 impl Catalog {
+    /// No objects yet, with the functions of the program.
+    #[must_use]
+    pub fn with_host(host: HostFunctions) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            host,
+        }
+    }
+
+    /// The functions of the program.
+    #[must_use]
+    pub fn host(&self) -> &HostFunctions {
+        &self.host
+    }
+
+    /// Replaces the functions of the program.
+    pub fn set_host(&mut self, host: HostFunctions) {
+        self.host = host;
+    }
+
     /// The object of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Object>> {

@@ -13,6 +13,8 @@ pub enum SqlState {
     UndefinedColumn,
     /// 42883
     UndefinedFunction,
+    /// 42P02
+    UndefinedParameter,
     /// 42804
     DatatypeMismatch,
     /// 42P07
@@ -57,10 +59,6 @@ pub enum SqlState {
     InvalidTextRepresentation,
     /// 22P05
     UntranslatableCharacter,
-    /// 22004
-    NullValueNotAllowed,
-    /// 42846
-    CannotCoerce,
     /// 22007
     InvalidDatetimeFormat,
     /// 22008
@@ -75,6 +73,32 @@ pub enum SqlState {
     InvalidRowCountInOffset,
     /// 21000
     CardinalityViolation,
+    /// 22004
+    NullValueNotAllowed,
+    /// 22011
+    SubstringError,
+    /// 22025
+    InvalidEscapeSequence,
+    /// 22021
+    CharacterNotInRepertoire,
+    /// 2201E
+    InvalidArgumentForLogarithm,
+    /// 2201G
+    InvalidArgumentForWidthBucket,
+    /// 2202E
+    ArraySubscriptError,
+    /// 42846
+    CannotCoerce,
+    /// 38000
+    ExternalRoutineException,
+    /// 42723
+    DuplicateFunction,
+    /// 42725
+    AmbiguousFunction,
+    /// 42P13
+    InvalidFunctionDefinition,
+    /// 42P19
+    InvalidRecursion,
     /// 22000, where no closer code of its class is known
     DataException,
     /// 53200
@@ -96,6 +120,7 @@ impl SqlState {
             Self::UndefinedTable => "42P01",
             Self::UndefinedColumn => "42703",
             Self::UndefinedFunction => "42883",
+            Self::UndefinedParameter => "42P02",
             Self::DatatypeMismatch => "42804",
             Self::DuplicateTable => "42P07",
             Self::DuplicateColumn => "42701",
@@ -118,8 +143,6 @@ impl SqlState {
             Self::NumericValueOutOfRange => "22003",
             Self::InvalidTextRepresentation => "22P02",
             Self::UntranslatableCharacter => "22P05",
-            Self::NullValueNotAllowed => "22004",
-            Self::CannotCoerce => "42846",
             Self::InvalidDatetimeFormat => "22007",
             Self::DatetimeFieldOverflow => "22008",
             Self::InvalidRegularExpression => "2201B",
@@ -127,6 +150,19 @@ impl SqlState {
             Self::InvalidRowCountInLimit => "2201W",
             Self::InvalidRowCountInOffset => "2201X",
             Self::CardinalityViolation => "21000",
+            Self::NullValueNotAllowed => "22004",
+            Self::SubstringError => "22011",
+            Self::InvalidEscapeSequence => "22025",
+            Self::CharacterNotInRepertoire => "22021",
+            Self::InvalidArgumentForLogarithm => "2201E",
+            Self::InvalidArgumentForWidthBucket => "2201G",
+            Self::ArraySubscriptError => "2202E",
+            Self::CannotCoerce => "42846",
+            Self::ExternalRoutineException => "38000",
+            Self::DuplicateFunction => "42723",
+            Self::AmbiguousFunction => "42725",
+            Self::InvalidFunctionDefinition => "42P13",
+            Self::InvalidRecursion => "42P19",
             Self::DataException => "22000",
             Self::OutOfMemory => "53200",
             Self::IoError => "58030",

@@ -2,6 +2,7 @@
 
 pub mod catalog;
 pub mod error;
+pub mod host;
 pub mod jsonb;
 pub mod options;
 pub mod parse;
@@ -11,6 +12,7 @@ pub mod show;
 pub mod statement;
 pub mod stream_plan;
 pub mod suggest;
+pub mod text;
 
 pub use error::{SqlError, SqlState};
 pub use plan::explain;

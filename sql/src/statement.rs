@@ -28,6 +28,8 @@ pub enum Statement {
     CreateMaterializedView(CreateMaterializedView),
     /// `CREATE SINK`
     CreateSink(CreateSink),
+    /// `CREATE [OR REPLACE] FUNCTION`
+    CreateFunction(CreateFunction),
     /// `INSERT INTO`
     Insert(Insert),
     /// `UPDATE`
@@ -84,6 +86,8 @@ pub enum ObjectKind {
     MaterializedView,
     /// Delivers changes to a connector.
     Sink,
+    /// An expression with a name and arguments.
+    Function,
 }
 
 impl ObjectKind {
@@ -96,6 +100,7 @@ impl ObjectKind {
             Self::View => "view",
             Self::MaterializedView => "materialized view",
             Self::Sink => "sink",
+            Self::Function => "function",
         }
     }
 }
@@ -412,6 +417,51 @@ pub struct SinkInto {
     pub position: usize,
     /// The columns that the query gives, with their places; empty: the first ones of the table.
     pub columns: Vec<(String, usize)>,
+}
+
+/// `CREATE [OR REPLACE] FUNCTION name([name] type, …) RETURNS type …`
+#[derive(Debug, Clone)]
+pub struct CreateFunction {
+    /// Its name.
+    pub name: String,
+    /// Byte offset of its name in the script.
+    pub position: usize,
+    /// `OR REPLACE`
+    pub or_replace: bool,
+    /// Its arguments, in order.
+    pub arguments: Vec<FunctionArgument>,
+    /// The type of its result.
+    pub returns: ast::DataType,
+    /// The expression that it stands for; `$1` is the first argument.
+    pub body: Box<ast::Expr>,
+    /// Byte offset of the body in the script.
+    pub body_position: usize,
+    /// What is said of its results.
+    pub purity: Option<Purity>,
+    /// `STRICT`: NULL where an argument is NULL.
+    pub is_strict: bool,
+}
+
+/// An argument of a function.
+#[derive(Debug, Clone)]
+pub struct FunctionArgument {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its SQL type.
+    pub data_type: ast::DataType,
+    /// Byte offset of its type in the script.
+    pub position: usize,
+}
+
+/// What a function promises about its results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purity {
+    /// The same for the same arguments, always.
+    Immutable,
+    /// The same within a statement.
+    Stable,
+    /// Any at any time.
+    Volatile,
 }
 
 /// `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`

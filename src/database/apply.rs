@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
 use highwater_connectors::source::Probe;
-use highwater_sql::catalog::{NewName, ObjectBody};
+use highwater_sql::catalog::{Catalog, NewName, ObjectBody};
+use highwater_sql::plan;
 use highwater_sql::show;
-use highwater_sql::statement::{CreateSource, Parsed, Statement};
+use highwater_sql::statement::{CreateSource, ObjectKind, Parsed, Statement};
 
 use super::body::{Purpose, body_of, environment, source_of};
 use super::change::{Draft, IfTaken, Reads};
-use super::specs::{facts_of, only_of};
+use super::specs::{FUNCTION_FACT, facts_of, only_of};
 use super::{Database, Shared};
 use crate::error::{Error, Result};
 use crate::outcome::{Notice, Outcome};
@@ -129,7 +130,7 @@ impl Database {
             if self.is_unchanged(parsed, &view.name)? {
                 return Ok(Outcome::done(TAG));
             }
-            IfTaken::Replace
+            IfTaken::Replace(ObjectKind::View)
         } else {
             IfTaken::skip_if(view.if_not_exists)
         };
@@ -147,6 +148,27 @@ impl Database {
         };
         let (body, _) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
         Ok(matches!(body, ObjectBody::View(new) if new.query == old.query && new.schema == old.schema))
+    }
+
+    /// `CREATE FUNCTION`
+    pub(crate) async fn create_function(&self, parsed: &Parsed) -> Result<Outcome> {
+        const TAG: &str = "CREATE FUNCTION";
+        let Statement::CreateFunction(function) = &parsed.statement else {
+            return Err(wrong_statement());
+        };
+        self.refuse_read_only(TAG)?;
+        let catalog = self.shared.catalog();
+        let planned = plan::plan_function(&catalog, function)?;
+        let taken = if function.or_replace {
+            let old = catalog.get(&planned.key).map(|object| &object.body);
+            if matches!(old, Some(ObjectBody::Function(old)) if *old == planned.def) {
+                return Ok(Outcome::done(TAG));
+            }
+            IfTaken::Replace(ObjectKind::Function)
+        } else {
+            IfTaken::Fail
+        };
+        self.add_planned(TAG, parsed, &planned.key, taken).await
     }
 
     /// `CREATE MATERIALIZED VIEW`
@@ -237,7 +259,10 @@ impl Database {
             definition,
             reads: Reads::of(&catalog, depends_on)?,
             body,
-            facts,
+            facts: facts
+                .into_iter()
+                .chain(functions_of(&catalog, &parsed.statement))
+                .collect(),
         };
         if let Some(done) = self.add(tag, draft, taken).await? {
             return Ok(done);
@@ -261,6 +286,15 @@ struct Planned<'a> {
     taken: IfTaken,
     /// What a probe found.
     facts: Vec<(String, String)>,
+}
+
+/// The functions of the program that a statement calls, so that it can be planned again without them.
+fn functions_of(catalog: &Catalog, statement: &Statement) -> Vec<(String, String)> {
+    let called = plan::functions_called_by(statement).into_iter();
+    let recorded = called.filter(|name| catalog.function(name).is_none());
+    recorded
+        .filter_map(|name| Some((FUNCTION_FACT.to_owned(), catalog.host().record(&name)?)))
+        .collect()
 }
 
 pub(super) async fn run_blocking<T: Send + 'static>(

@@ -79,6 +79,10 @@ pub(super) fn body_of(
             Ok((ObjectBody::MaterializedView(body), planned.depends_on))
         }
         Statement::CreateSink(sink) => sink_of(objects, registry, sink, purpose),
+        Statement::CreateFunction(function) => {
+            let planned = plan::plan_function(objects, function)?;
+            Ok((ObjectBody::Function(planned.def), planned.depends_on))
+        }
         _ => Err(Error::new("XX000", "the statement makes no object")),
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater_connectors::registry::Registry;
+use highwater_sql::host::{AggregateFunction, HostFunctions, ScalarFunction};
+use highwater_sql::plan::is_built_in;
 use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
 
 use super::{Database, recover};
@@ -19,6 +21,8 @@ pub struct DatabaseBuilder {
     storage_memory_bytes: usize,
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
+    scalar_functions: Vec<ScalarFunction>,
+    aggregates: Vec<AggregateFunction>,
 }
 
 /// Everything that opening needs.
@@ -26,6 +30,7 @@ pub(super) struct OpenOptions {
     pub(super) checkpoint_interval: Duration,
     pub(super) lane_threads: usize,
     pub(super) registry: Arc<Registry>,
+    pub(super) functions: HostFunctions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) dir: Option<std::path::PathBuf>,
     pub(super) settings: Vec<(&'static str, String)>,
@@ -79,6 +84,8 @@ impl DatabaseBuilder {
             storage_memory_bytes: 256 << 20,
             registry: Arc::new(Registry::with_builtin()),
             clock: Arc::new(SystemClock),
+            scalar_functions: Vec::new(),
+            aggregates: Vec::new(),
         }
     }
 
@@ -115,6 +122,21 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn clock(mut self, now_us: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(HeldClock(now_us));
+        self
+    }
+
+    /// Adds a function that SQL can call. A database whose views call it must be opened with it again: without it those
+    /// views are FAILED, and the others run.
+    #[must_use]
+    pub fn with_scalar_function(mut self, function: ScalarFunction) -> Self {
+        self.scalar_functions.push(function);
+        self
+    }
+
+    /// Adds an aggregate that SQL can call, as [`Self::with_scalar_function`].
+    #[must_use]
+    pub fn with_aggregate(mut self, function: AggregateFunction) -> Self {
+        self.aggregates.push(function);
         self
     }
 
@@ -164,7 +186,9 @@ impl DatabaseBuilder {
             ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
             ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
         ];
+        let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &is_built_in)?;
         let options = OpenOptions {
+            functions,
             checkpoint_interval: self.checkpoint_interval,
             lane_threads: self.lane_threads,
             registry: self.registry,

@@ -67,8 +67,8 @@ pub(super) enum IfTaken {
     Fail,
     /// `IF NOT EXISTS`
     Skip,
-    /// `OR REPLACE`
-    Replace,
+    /// `OR REPLACE` of an object of this kind.
+    Replace(ObjectKind),
 }
 
 impl IfTaken {
@@ -83,7 +83,7 @@ impl IfTaken {
     /// The name is taken by what cannot be skipped or replaced.
     pub(super) fn check(self, catalog: &Catalog, name: &str) -> Result<NewName> {
         let found = match self {
-            Self::Replace => catalog.check_replace(name),
+            Self::Replace(kind) => catalog.check_replace(name, kind),
             Self::Fail | Self::Skip => catalog.check_new(name, self == Self::Skip),
         };
         Ok(found?)

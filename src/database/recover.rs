@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, ObjectId};
+use highwater_sql::host::HostFunctions;
 use highwater_sql::parse;
 use highwater_storage::catalog::{self, CatalogRow};
 use highwater_storage::{Epoch, Store, progress};
@@ -11,7 +12,7 @@ use parking_lot::RwLock;
 
 use super::body::{Purpose, body_of};
 use super::builder::{OpenOptions, OwnRuntime};
-use super::specs::{Facts, query_spec};
+use super::specs::{FUNCTION_FACT, Facts, query_spec};
 use super::{Database, DdlState, Shared};
 use crate::engine::run::{Engine, EngineOptions};
 use crate::error::{Error, Result};
@@ -26,7 +27,7 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
     } else {
         Purpose::Run
     };
-    let (objects, facts) = restore_catalog(&content.rows, &options.registry, purpose)?;
+    let (objects, facts) = restore_catalog(&content.rows, &options.registry, options.functions, purpose)?;
     let engine = Engine::start(EngineOptions {
         last_epoch: last_epoch(store.as_ref(), &content.rows)?,
         store: Arc::clone(&store),
@@ -72,11 +73,19 @@ fn last_epoch(store: &dyn Store, rows: &[CatalogRow]) -> Result<Epoch> {
 
 /// Plans all recorded statements again, in the order of their creation. What only cannot run here stays in the catalog,
 /// with the reason.
-fn restore_catalog(rows: &[CatalogRow], registry: &Registry, purpose: Purpose) -> Result<(Catalog, Facts)> {
-    let mut objects = Catalog::default();
+fn restore_catalog(
+    rows: &[CatalogRow],
+    registry: &Registry,
+    functions: HostFunctions,
+    purpose: Purpose,
+) -> Result<(Catalog, Facts)> {
+    let mut objects = Catalog::with_host(functions);
     let mut facts = Facts::default();
     for row in rows {
         let id = ObjectId(row.id.0);
+        if let Some(why) = restore_functions(&mut objects, row) {
+            facts.obstruct(id, why);
+        }
         let restored = restore_body(&objects, row, registry, purpose).or_else(|why| {
             let recorded = restore_body(&objects, row, registry, Purpose::Look);
             let why = broken(row, &why);
@@ -100,6 +109,31 @@ fn restore_catalog(rows: &[CatalogRow], registry: &Registry, purpose: Purpose) -
         objects.insert(Arc::new(object));
     }
     Ok((objects, facts))
+}
+
+/// Lets a row be planned whose functions the program has not registered; says why it cannot run.
+fn restore_functions(objects: &mut Catalog, row: &CatalogRow) -> Option<Error> {
+    let mut obstacle = None;
+    for (name, record) in &row.found {
+        if name != FUNCTION_FACT {
+            continue;
+        }
+        let (functions, why) = objects.host().with_recorded(record);
+        objects.set_host(functions);
+        if let Some(why) = why {
+            let error = Error::new("42883", why)
+                .with_detail(format!("{} \"{}\" calls it.", capital(&row.kind), row.name))
+                .with_hint("Register it with the builder that opens the database.");
+            obstacle = obstacle.or(Some(error));
+        }
+    }
+    obstacle
+}
+
+fn capital(kind: &str) -> String {
+    let mut text = kind.to_owned();
+    text.get_mut(..1).map(str::make_ascii_uppercase);
+    text
 }
 
 fn broken(row: &CatalogRow, error: &Error) -> Error {

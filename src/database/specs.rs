@@ -70,6 +70,9 @@ pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
     doc: "Unconfirmed output at which the pipeline stops reading until the sink has caught up.",
 }];
 
+/// The fact that an object calls a function of the program.
+pub(crate) const FUNCTION_FACT: &str = "function";
+
 /// The fact that a source is read from its beginning.
 const FROM_BEGINNING: (&str, &str) = ("from", "beginning");
 
@@ -114,6 +117,7 @@ pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSp
         ObjectBody::Table(_)
         | ObjectBody::View(_)
         | ObjectBody::MaterializedView(_)
+        | ObjectBody::Function(_)
         | ObjectBody::Sink(_) => Ok(Vec::new()),
     };
     specs.unwrap_or_default()

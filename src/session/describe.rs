@@ -1,5 +1,7 @@
 //! SHOW, DESCRIBE and EXPLAIN.
 
+use std::sync::Arc;
+
 use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
 use highwater_sql::catalog::{FilledDef, Object, ObjectBody, TableDef};
@@ -69,12 +71,14 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
                 }),
                 ObjectBody::View(view) => Some(view.query.clone()),
                 ObjectBody::MaterializedView(view) => Some(view.query.clone()),
+                ObjectBody::Function(function) => Some(sql_type_name(&function.returns)),
             };
             vec![Some(object.name.clone()), detail]
         });
     let second = match kind {
         ObjectKind::Source | ObjectKind::Sink => "connector",
         ObjectKind::Table => "primary_key",
+        ObjectKind::Function => "returns",
         ObjectKind::View | ObjectKind::MaterializedView => "query",
     };
     Outcome::text_rows("SHOW", &["name", second], rows.collect())
@@ -240,6 +244,7 @@ fn schema_of(object: &Object) -> arrow::datatypes::SchemaRef {
         ObjectBody::View(view) => view.schema.clone(),
         ObjectBody::MaterializedView(view) => view.plan.root().schema.clone(),
         ObjectBody::Sink(sink) => sink.plan.root().schema.clone(),
+        ObjectBody::Function(_) => Arc::new(arrow::datatypes::Schema::empty()),
     }
 }
 

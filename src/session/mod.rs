@@ -105,6 +105,7 @@ impl Session {
             Statement::CreateView(_) => database.create_view(parsed).await,
             Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
             Statement::CreateSink(_) => database.create_sink(parsed).await,
+            Statement::CreateFunction(_) => database.create_function(parsed).await,
             Statement::Drop(drop) => database.drop_objects(drop).await,
             Statement::Query(query) => select::select(database, query).await,
             Statement::Show(Show::Setting(name)) => self.show_setting(name),

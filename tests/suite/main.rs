@@ -8,6 +8,7 @@ mod batch;
 mod docs;
 mod embedding;
 mod failures;
+mod functions;
 mod kafka;
 mod nexmark;
 mod oracle;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Catalog, Object, ObjectBody};
 use crate::error::{SqlError, SqlState};
-use crate::statement::Drop;
+use crate::statement::{Drop, ObjectKind};
 
 /// What a DROP does.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +65,7 @@ impl Catalog {
         let mut plan = DropPlan::default();
         let mut named = BTreeSet::new();
         for (name, position) in &drop.names {
-            if drop.if_exists && self.get(name).is_none() {
+            if drop.if_exists && self.named(name, drop.kind).is_none() {
                 plan.notices.push(format!(
                     "{} \"{name}\" does not exist, skipping",
                     drop.kind.noun()
@@ -95,7 +95,13 @@ impl Catalog {
 
     fn still_needed(&self, drop: &Drop, named: &BTreeSet<String>, along: &BTreeSet<String>) -> SqlError {
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
-        let quoted: Vec<String> = named.iter().map(|name| format!("\"{name}\"")).collect();
+        let quoted: Vec<String> = named
+            .iter()
+            .map(|name| match drop.kind {
+                ObjectKind::Function => (*name).to_owned(),
+                _ => format!("\"{name}\""),
+            })
+            .collect();
         let subject = match quoted.as_slice() {
             [one] => format!("{} {one}", drop.kind.noun()),
             many => format!("{}s {}", drop.kind.noun(), many.join(", ")),
@@ -163,5 +169,8 @@ impl Catalog {
 
 /// As in messages: `sink "s"`.
 fn described(object: &Object) -> String {
-    format!("{} \"{}\"", object.body.kind().noun(), object.name)
+    match object.body.kind() {
+        ObjectKind::Function => format!("function {}", object.name),
+        kind => format!("{} \"{}\"", kind.noun(), object.name),
+    }
 }

@@ -42,7 +42,10 @@ impl Catalog {
     /// # Errors
     /// 42P01 if there is none of this name, 42809 if it is of another kind.
     pub fn resolve_kind(&self, name: &str, kind: ObjectKind, verb: &str) -> Result<&Arc<Object>, SqlError> {
-        let Some(object) = self.get(name) else {
+        let Some(object) = self.named(name, kind) else {
+            if kind == ObjectKind::Function {
+                return Err(self.no_such_function(name));
+            }
             let message = format!("{} \"{name}\" does not exist", kind.noun());
             return Err(self.suggested(SqlError::new(SqlState::UndefinedTable, message), name));
         };
@@ -56,7 +59,7 @@ impl Catalog {
     }
 
     fn suggested(&self, error: SqlError, name: &str) -> SqlError {
-        match closest(name, self.iter().map(|object| object.name.as_str())) {
+        match closest(name, self.relation_names()) {
             Some(near) => error.with_hint(format!("Did you mean \"{near}\"?")),
             None => error,
         }
@@ -79,23 +82,33 @@ impl Catalog {
         Err(SqlError::new(SqlState::DuplicateTable, message))
     }
 
-    /// Checks the name of `CREATE OR REPLACE VIEW`.
+    /// Checks the name of `CREATE OR REPLACE VIEW | FUNCTION`.
     ///
     /// # Errors
-    /// 42809 if the name is taken by something that is not a view, 2BP01 if something reads the view: it was planned
-    /// with the old query.
-    pub fn check_replace(&self, name: &str) -> Result<NewName, SqlError> {
+    /// 42809 if the name is taken by something of another kind, 2BP01 if something reads what is there: it was planned
+    /// with the old query or body.
+    pub fn check_replace(&self, name: &str, kind: ObjectKind) -> Result<NewName, SqlError> {
         if self.get(name).is_none() {
             return Ok(NewName::Free);
         }
-        let object = self.resolve_kind(name, ObjectKind::View, "DROP")?;
+        let object = self.resolve_kind(name, kind, "DROP")?;
         let dependents = self.dependents_of(name);
         if dependents.is_empty() {
             return Ok(NewName::Replace(Arc::clone(object)));
         }
-        let message = format!("cannot replace view \"{name}\" because other objects depend on it");
+        let shown = match kind {
+            ObjectKind::Function => name.to_owned(),
+            _ => format!("\"{name}\""),
+        };
+        let message = format!(
+            "cannot replace {} {shown} because other objects depend on it",
+            kind.noun()
+        );
         Err(SqlError::new(SqlState::DependentObjectsStillExist, message)
             .with_detail(self.dependency_sentences(&dependents, &[name]))
-            .with_hint("Drop them first, then create them again on the new view."))
+            .with_hint(format!(
+                "Drop them first, then create them again on the new {}.",
+                kind.noun()
+            )))
     }
 }

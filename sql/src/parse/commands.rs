@@ -3,7 +3,8 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::create::{create, query_tail, refused_kind, whole_relation};
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Name};
+use super::function::function_name;
 use super::with::with_clause;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe};
@@ -22,7 +23,7 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let if_exists = cursor.eat(&["if", "exists"]);
     let mut names = Vec::new();
     loop {
-        let name = cursor.object_name("the name of an object")?;
+        let name = object_of(cursor, kind)?;
         names.push((name.text, name.position));
         if !cursor.eat_token(&Token::Comma) {
             break;
@@ -41,13 +42,22 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }))
 }
 
+/// Takes the name of an object of this kind.
+fn object_of(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Name, SqlError> {
+    match kind {
+        ObjectKind::Function => function_name(cursor),
+        _ => cursor.object_name("the name of an object"),
+    }
+}
+
 fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
-    let kinds: [(&[&str], ObjectKind); 5] = [
+    let kinds: [(&[&str], ObjectKind); 6] = [
         (&["source"], ObjectKind::Source),
         (&["table"], ObjectKind::Table),
         (&["materialized", "view"], ObjectKind::MaterializedView),
         (&["view"], ObjectKind::View),
         (&["sink"], ObjectKind::Sink),
+        (&["function"], ObjectKind::Function),
     ];
     kinds
         .into_iter()
@@ -106,7 +116,10 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["show"])?;
     let show = if cursor.eat(&["create"]) {
         let kind = object_kind(cursor);
-        let name = cursor.object_name("the name of an object")?;
+        let name = match kind {
+            Some(kind) => object_of(cursor, kind)?,
+            None => cursor.object_name("the name of an object")?,
+        };
         Show::Create {
             kind,
             name: name.text,
@@ -122,6 +135,8 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         Show::Objects(ObjectKind::Sink)
     } else if cursor.eat(&["tables"]) {
         Show::Objects(ObjectKind::Table)
+    } else if cursor.eat(&["functions"]) {
+        Show::Objects(ObjectKind::Function)
     } else if cursor.eat(&["lanes"]) {
         let named = cursor.eat(&["from"]) || cursor.eat(&["for"]);
         Show::Lanes(if named {
@@ -157,7 +172,8 @@ fn connector_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
 }
 
 fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
-    const LISTS: [&str; 9] = [
+    const LISTS: [&str; 10] = [
+        "functions",
         "sources",
         "views",
         "materialized",
@@ -173,7 +189,6 @@ fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
         "indexes",
         "connections",
         "secrets",
-        "functions",
         "schemas",
         "databases",
         "columns",

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
+use super::function::create_function;
 use super::script::is_word;
 use super::source::create_source;
 use super::table::create_table;
@@ -13,7 +14,7 @@ use crate::statement::{CreateMaterializedView, CreateSink, CreateView, SinkInto,
 use crate::suggest::closest;
 
 /// Kinds that other systems create and we refuse, with what to do instead.
-const REFUSED: [(&[&str], &str); 21] = [
+const REFUSED: [(&[&str], &str); 20] = [
     (&["index"], ""),
     (&["unique", "index"], ""),
     (
@@ -24,7 +25,6 @@ const REFUSED: [(&[&str], &str); 21] = [
         &["connection"],
         "Give the options of the connection in each statement.",
     ),
-    (&["function"], ""),
     (&["aggregate"], ""),
     (&["procedure"], ""),
     (&["schema"], "All objects are in the schema \"public\"."),
@@ -79,6 +79,9 @@ pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if cursor.eat(&["sink"]) {
         no_replace("a sink")?;
         return create_sink(cursor).map(Statement::CreateSink);
+    }
+    if cursor.eat(&["function"]) {
+        return create_function(cursor, or_replace).map(Statement::CreateFunction);
     }
     Err(refused_kind(cursor, "CREATE", position))
 }

@@ -16,6 +16,7 @@ mod deep_stack;
 mod dialect;
 mod dml;
 mod flink;
+mod function;
 mod script;
 mod source;
 mod table;

@@ -21,7 +21,7 @@ use crate::plan::time_join::TimeJoins;
 use crate::plan::translate::external;
 use crate::plan::types::SqlTypes;
 use crate::plan::window::WindowRelations;
-use crate::plan::{query, source};
+use crate::plan::{query, source, sql_function};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
@@ -100,6 +100,22 @@ impl<'a> Names<'a> {
             depth: 0,
             used: RefCell::default(),
         }
+    }
+
+    /// The names within the body of a function; `None` where functions call functions too deep.
+    pub(crate) fn within_function(&self) -> Option<Names<'a>> {
+        (self.depth < VIEW_DEPTH_MAX).then(|| Names {
+            catalog: self.catalog,
+            resolver: None,
+            views: Rc::default(),
+            depth: self.depth + 1,
+            used: RefCell::default(),
+        })
+    }
+
+    /// The objects that can be named.
+    pub(crate) fn catalog(&self) -> &'a Catalog {
+        self.catalog
     }
 
     /// Objects that were looked up, by name.
@@ -213,7 +229,7 @@ impl<'a> Names<'a> {
             SqlState::UndefinedTable,
             format!("relation \"{shown}\" does not exist"),
         );
-        match closest(name, self.catalog.iter().map(|object| object.name.as_str())) {
+        match closest(name, self.catalog.relation_names()) {
             Some(other) => error.with_hint(format!("Did you mean \"{other}\"?")),
             None => error,
         }
@@ -248,6 +264,12 @@ pub(crate) fn catalog_table(object: &Arc<Object>) -> Result<Arc<dyn TableSource>
         ObjectBody::Table(def) => Arc::clone(def.schema()),
         ObjectBody::MaterializedView(def) => Arc::clone(&def.plan.root().schema),
         ObjectBody::View(def) => Arc::clone(&def.schema),
+        ObjectBody::Function(_) => {
+            return Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("\"{}\" is a function", object.name),
+            ));
+        }
         ObjectBody::Sink(_) => {
             return Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -272,14 +294,13 @@ impl ContextProvider for Names<'_> {
         name: &str,
         _args: Vec<datafusion::logical_expr::Expr>,
     ) -> PlanResult<Arc<dyn TableSource>> {
-        let error = match name.to_lowercase().as_str() {
-            "generate_series" => SqlError::unsupported("GENERATE_SERIES in FROM"),
-            other => SqlError::new(
-                SqlState::UndefinedFunction,
-                format!("table function {other} does not exist"),
-            )
-            .with_hint("Table functions are TUMBLE, HOP, CUMULATE and SESSION."),
-        };
+        let error = SqlError::new(
+            SqlState::UndefinedFunction,
+            format!("table function {} does not exist", name.to_lowercase()),
+        )
+        .with_hint(
+            "Functions in FROM are TUMBLE, HOP, CUMULATE, SESSION, generate_series, regexp_split_to_table, string_to_table and unnest.",
+        );
         Err(external(error))
     }
 
@@ -300,7 +321,12 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        Functions::all().scalar.get(name).cloned()
+        if let Some(function) = self.catalog.function(name) {
+            self.used.borrow_mut().insert(function.name.clone());
+            return sql_function::udf(name, function);
+        }
+        let host = self.catalog.host().scalar(name).cloned();
+        host.or_else(|| Functions::all().scalar.get(name).cloned())
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
@@ -308,7 +334,8 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        Functions::all().aggregate.get(name).cloned()
+        let host = self.catalog.host().aggregate(name).cloned();
+        host.or_else(|| Functions::all().aggregate.get(name).cloned())
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {

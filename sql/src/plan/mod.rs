@@ -14,7 +14,6 @@
 
 mod averages;
 mod batch;
-mod bounds;
 mod clauses;
 mod context;
 mod depth;
@@ -24,9 +23,9 @@ pub mod explain;
 mod functions;
 pub mod guarded;
 mod json;
+mod lateral;
 mod literals;
 mod lower;
-mod moment;
 mod names;
 mod numbers;
 mod place;
@@ -40,11 +39,12 @@ mod session;
 mod similar;
 mod sink;
 mod source;
+mod spelled;
+mod sql_function;
 mod subquery;
 mod suspect;
 mod temporal;
 mod time_join;
-mod to_char;
 mod translate;
 pub mod types;
 mod unlike;
@@ -63,16 +63,19 @@ use datafusion::sql::sqlparser::ast;
 
 pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
+pub use self::functions::is_built_in;
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
+pub use self::sql_function::{PlannedFunction, plan_function};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
-pub use self::walk::{relations_of, relations_read_by};
+pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
 pub use self::window_columns::{WINDOW_END, WINDOW_START};
 
 pub(crate) use self::dml::check_default;
 pub(crate) use self::lower::scan_of;
+pub(crate) use self::sql_function::takes;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

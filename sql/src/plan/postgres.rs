@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast,
 };
 
+use crate::plan::functions::with_constant_digits;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::{json, numbers, rewrite, similar, unlike};
@@ -170,6 +171,17 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             return Ok(expr);
         }
         let expr = similar::as_regular_expression(unlike::refuse(expr.data, schema)?.data)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        if let Some(call) = with_constant_digits(&expr.data, schema)? {
+            return Ok(Transformed::yes(call));
+        }
+        let expr = similar::with_backslash(expr.data)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        let expr = similar::in_our_spelling(expr.data)?;
         Ok(match expr.transformed {
             true => expr,
             false => numbers::constant(expr.data),

@@ -26,7 +26,10 @@ use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
-use crate::plan::{distinct_on, json, literals, postgres, refuse, subquery, temporal, time_join};
+use crate::plan::{
+    distinct_on, json, lateral, literals, postgres, refuse, spelled, sql_function, subquery, temporal,
+    time_join,
+};
 use crate::{SqlError, SqlState};
 
 /// A query whose names and types are resolved.
@@ -45,6 +48,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     refuse::refuse_misread(query)?;
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
+    spelled::in_our_words(&mut query)?;
     literals::typed(&mut query)?;
     let written = query.clone();
     time_join::nest(&mut query)?;
@@ -52,12 +56,14 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(lateral::unnested)
         .and_then(json::unnested)
         .and_then(postgres::written)
         .and_then(subquery::moved_below)
         .and_then(json::by_value)
         .and_then(postgres::aggregate_types)
         .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(|plan| sql_function::inlined(plan, names))
         .and_then(json::null_casts)
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 use crate::SqlError;
 use crate::plan::json;
 use crate::plan::place::position_of;
+use crate::plan::spelled::is_set_returning;
 use crate::plan::walk::{Flow, Part, walk};
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
@@ -107,9 +108,9 @@ fn query_clauses(query: &Query) -> Flow {
 
 fn table_factor(factor: &TableFactor) -> Flow {
     match factor {
-        TableFactor::Function { lateral: true, .. } if !json::is_set_function(factor) => {
-            refused("LATERAL", factor.span())
-        }
+        TableFactor::Function {
+            lateral: true, name, ..
+        } if !json::is_set_function(factor) && !is_set_returning(name) => refused("LATERAL", factor.span()),
         TableFactor::Pivot { .. } | TableFactor::Unpivot { .. } => refused("PIVOT", factor.span()),
         TableFactor::MatchRecognize { .. } => refused("MATCH_RECOGNIZE", factor.span()),
         TableFactor::Table { sample: Some(_), .. } => refused("TABLESAMPLE", factor.span()),

@@ -18,7 +18,7 @@ use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
-use crate::plan::{literals, postgres, query};
+use crate::plan::{literals, postgres, query, spelled};
 use crate::{SqlError, SqlState};
 
 /// All columns of a source, in declared order.
@@ -188,6 +188,7 @@ impl BoundExpr {
 fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Result<BoundExpr, SqlError> {
     check_depth(ast)?;
     let mut ast = ast.clone();
+    spelled::in_our_words(&mut ast)?;
     literals::typed(&mut ast)?;
     let catalog = Catalog::default();
     let names = Names::new(&catalog, None);

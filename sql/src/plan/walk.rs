@@ -92,6 +92,33 @@ pub fn relations_read_by(statement: &Statement) -> Vec<ObjectName> {
     }
 }
 
+/// Names of the functions that the query or body of a CREATE statement calls, lowercase, sorted.
+#[must_use]
+pub fn functions_called_by(statement: &Statement) -> Vec<String> {
+    let mut names = match statement {
+        Statement::CreateView(view) => functions(view.query.as_ref()),
+        Statement::CreateMaterializedView(view) => functions(view.query.as_ref()),
+        Statement::CreateSink(sink) => functions(sink.query.as_ref()),
+        Statement::CreateFunction(function) => functions(function.body.as_ref()),
+        _ => Vec::new(),
+    };
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn functions(ast: &impl Visit) -> Vec<String> {
+    let mut names = Vec::new();
+    let walked = walk(ast, &mut |part| {
+        if let Part::Expr(Expr::Function(call)) = part {
+            names.push(call.name.to_string().to_lowercase());
+        }
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    names
+}
+
 /// Names of the relations that a query reads, as they are written.
 #[must_use]
 pub fn relations_of(query: &Query) -> Vec<ObjectName> {

@@ -6,7 +6,7 @@ use arrow::datatypes::Schema;
 use highwater_sql::SqlError;
 use highwater_sql::catalog::{Catalog, NewName, Object, ObjectBody, ObjectId, ViewDef};
 use highwater_sql::resolve::resolve_source;
-use highwater_sql::statement::Statement;
+use highwater_sql::statement::{ObjectKind, Statement};
 
 use crate::{no_environment, one, source};
 
@@ -126,13 +126,23 @@ fn new_names_are_free_skipped_or_taken() {
         (error.state.code(), error.message.as_str()),
         ("42P07", "view \"d\" already exists")
     );
-    assert!(matches!(catalog.check_replace("d"), Ok(NewName::Replace(object)) if object.name == "d"));
+    assert!(
+        matches!(catalog.check_replace("d", ObjectKind::View), Ok(NewName::Replace(object)) if object.name == "d")
+    );
     assert_eq!(
-        catalog.check_replace("b").expect_err("d reads it").state.code(),
+        catalog
+            .check_replace("b", ObjectKind::View)
+            .expect_err("d reads it")
+            .state
+            .code(),
         "2BP01"
     );
     assert_eq!(
-        catalog.check_replace("bids").expect_err("a source").state.code(),
+        catalog
+            .check_replace("bids", ObjectKind::View)
+            .expect_err("a source")
+            .state
+            .code(),
         "42809"
     );
     let error = catalog.resolve("bisd").expect_err("misspelt");

@@ -3,8 +3,8 @@
 use crate::sql::parse::parse;
 use crate::sql::show;
 use crate::sql::statement::{
-    CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView, Filled, Parsed,
-    SourceColumnKind, Statement, TableConnector, WithOptions,
+    CreateFunction, CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView, Filled,
+    Parsed, SourceColumnKind, Statement, TableConnector, WithOptions,
 };
 use crate::{Error, Session};
 
@@ -81,6 +81,9 @@ fn made_by(statement: &Statement) -> Option<(&'static str, &str, bool)> {
             Some(("materialized view", &view.name, view.if_not_exists))
         }
         Statement::CreateSink(sink) => Some(("sink", &sink.name, sink.if_not_exists)),
+        Statement::CreateFunction(function) if !function.or_replace => {
+            Some(("function", &function.name, false))
+        }
         _ => None,
     }
 }
@@ -96,6 +99,9 @@ fn is_same(recorded: &Statement, given: &Statement) -> bool {
             is_same_materialized_view(recorded, given)
         }
         (Statement::CreateSink(recorded), Statement::CreateSink(given)) => is_same_sink(recorded, given),
+        (Statement::CreateFunction(recorded), Statement::CreateFunction(given)) => {
+            is_same_function(recorded, given)
+        }
         _ => false,
     }
 }
@@ -174,6 +180,22 @@ fn is_same_materialized_view(recorded: &CreateMaterializedView, given: &CreateMa
         && recorded.emit_on_window_close == given.emit_on_window_close
         && recorded.query.to_string() == given.query.to_string()
         && is_same_options(&recorded.with, &given.with)
+}
+
+fn is_same_function(recorded: &CreateFunction, given: &CreateFunction) -> bool {
+    let shown = |function: &CreateFunction| {
+        let arguments = function.arguments.iter();
+        let arguments: Vec<String> = arguments
+            .map(|argument| format!("{:?} {}", argument.name, argument.data_type))
+            .collect();
+        (
+            arguments,
+            function.returns.to_string(),
+            function.body.to_string(),
+            function.is_strict,
+        )
+    };
+    shown(recorded) == shown(given)
 }
 
 fn is_same_sink(recorded: &CreateSink, given: &CreateSink) -> bool {

@@ -1,10 +1,13 @@
-//! Casts from text to BYTEA and INTERVAL as functions: Arrow's own would take the bytes of the text, and read less.
+//! Casts between texts and other types as functions, where Arrow's own would read less than PostgreSQL, or write otherwise.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BinaryArray, IntervalMonthDayNanoArray, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, IntervalMonthDayNanoArray, StringArray,
+    StringBuilder, Time64MicrosecondArray, TimestampMicrosecondArray,
+};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::{Cast, TryCast};
@@ -13,9 +16,10 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::{bytea, interval};
+use super::{bytea, datetime, interval};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
+use crate::text::ColumnText;
 use crate::{SqlError, SqlState};
 
 /// The plan with PostgreSQL's casts from text. Its types are settled already.
@@ -29,13 +33,19 @@ fn text_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::TryCast(TryCast { expr, field }) => (expr, field, OnFault::Null),
         _ => return Ok(Transformed::no(expr)),
     };
-    let target = match field.data_type() {
-        DataType::Binary => Target::Bytea,
-        DataType::Interval(IntervalUnit::MonthDayNano) => Target::Interval,
-        _ => return Ok(Transformed::no(expr)),
-    };
     // An expression with outer columns has no type here; it stays as it is.
-    let Ok(DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) = text.get_type(schema) else {
+    let Ok(from) = text.get_type(schema) else {
+        return Ok(Transformed::no(expr));
+    };
+    if !matches!(from, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View) {
+        return Ok(
+            match *field.data_type() == DataType::Utf8 && is_written_otherwise(&from) {
+                true => Transformed::yes(to_text(text.as_ref().clone())),
+                false => Transformed::no(expr),
+            },
+        );
+    }
+    let Some(target) = Target::of(field.data_type()) else {
         return Ok(Transformed::no(expr));
     };
     let function = FromText {
@@ -54,10 +64,137 @@ fn text_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     Ok(Transformed::yes(call))
 }
 
+/// Whether Arrow writes values of this type otherwise than PostgreSQL.
+fn is_written_otherwise(data_type: &DataType) -> bool {
+    let same = data_type.is_integer()
+        || matches!(
+            data_type,
+            DataType::Boolean | DataType::Decimal128(..) | DataType::Null | DataType::Dictionary(..)
+        );
+    !same
+}
+
+/// The value as PostgreSQL writes it.
+pub(crate) fn to_text(value: Expr) -> Expr {
+    ScalarUDF::from(ToText {
+        signature: Signature::any(1, Volatility::Immutable),
+    })
+    .call(vec![value])
+}
+
+/// Writes values as texts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ToText {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for ToText {
+    fn name(&self) -> &str {
+        "text"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let [value] = args.args.as_slice() else {
+            return exec_err!("text takes one value");
+        };
+        let written = |values: &ArrayRef| -> ArrayRef {
+            let writer = ColumnText::new(values);
+            let mut texts = StringBuilder::with_capacity(values.len(), values.len() * 8);
+            let mut text = String::new();
+            for row in 0..values.len() {
+                text.clear();
+                match (values.data_type(), writer.write(row, &mut text)) {
+                    (_, false) => texts.append_null(),
+                    (DataType::Boolean, true) => texts.append_value(match text.as_str() {
+                        "t" => "true",
+                        _ => "false",
+                    }),
+                    (_, true) => texts.append_value(&text),
+                }
+            }
+            Arc::new(texts.finish())
+        };
+        Ok(match value {
+            ColumnarValue::Array(values) => ColumnarValue::Array(written(values)),
+            ColumnarValue::Scalar(value) => {
+                let texts = written(&value.to_array_of_size(1)?);
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)
+            }
+        })
+    }
+}
+
+/// The types that are read here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
+    Boolean,
     Bytea,
     Interval,
+    Date,
+    Time,
+    Timestamp,
+    TimestampTz,
+}
+
+impl Target {
+    fn of(data_type: &DataType) -> Option<Self> {
+        Some(match data_type {
+            DataType::Boolean => Self::Boolean,
+            DataType::Binary => Self::Bytea,
+            DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
+            DataType::Date32 => Self::Date,
+            DataType::Time64(TimeUnit::Microsecond) => Self::Time,
+            DataType::Timestamp(TimeUnit::Microsecond, None) => Self::Timestamp,
+            DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => Self::TimestampTz,
+            _ => return None,
+        })
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::Bytea => DataType::Binary,
+            Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+            Self::Date => DataType::Date32,
+            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+            Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        }
+    }
+
+    /// The names of the functions that fail and that give NULL.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Boolean => ["bool", "try_bool"],
+            Self::Bytea => ["bytea", "try_bytea"],
+            Self::Interval => ["interval", "try_interval"],
+            Self::Date => ["date", "try_date"],
+            Self::Time => ["time", "try_time"],
+            Self::Timestamp => ["timestamp", "try_timestamp"],
+            Self::TimestampTz => ["timestamptz", "try_timestamptz"],
+        }
+    }
+}
+
+/// Checks that a text is a value of this type, if it is one of those that are read here.
+///
+/// # Errors
+/// As PostgreSQL reports it.
+pub(crate) fn check(text: &str, data_type: &DataType) -> Option<Result<(), SqlError>> {
+    let function = FromText {
+        target: Target::of(data_type)?,
+        on_fault: OnFault::Fail,
+        signature: Signature::any(1, Volatility::Immutable),
+    };
+    Some(function.values(&StringArray::from(vec![text])).map(drop))
 }
 
 /// What becomes of a text that is no value of the type.
@@ -79,65 +216,68 @@ struct FromText {
 
 impl FromText {
     fn read(&self, texts: &StringArray) -> PlanResult<ArrayRef> {
-        let value = |text: Option<&str>| text.map(|text| self.target.kept(text)).transpose();
-        let values = texts.iter().map(|text| match (value(text), self.on_fault) {
-            (Err(_), OnFault::Null) => Ok(None),
-            (Err(error), OnFault::Fail) => Err(external(error)),
-            (Ok(value), _) => Ok(value),
-        });
-        let values = values.collect::<PlanResult<Vec<Option<Kept>>>>()?;
+        self.values(texts).map_err(external)
+    }
+
+    fn values(&self, texts: &StringArray) -> Result<ArrayRef, SqlError> {
         Ok(match self.target {
-            Target::Bytea => Arc::new(values.iter().map(bytes_of).collect::<BinaryArray>()),
-            Target::Interval => Arc::new(
-                values
-                    .iter()
-                    .map(interval_of)
-                    .collect::<IntervalMonthDayNanoArray>(),
+            Target::Boolean => Arc::new(BooleanArray::from(self.each(texts, boolean)?)),
+            Target::Bytea => {
+                let values = self.each(texts, bytea::read)?;
+                Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>())
+            }
+            Target::Interval => Arc::new(IntervalMonthDayNanoArray::from(self.each(texts, |text| {
+                let read = interval::read(text, None)?.as_arrow();
+                read.ok_or_else(|| SqlError::new(SqlState::DatetimeFieldOverflow, "interval out of range"))
+            })?)),
+            Target::Date => Arc::new(Date32Array::from(self.each(texts, datetime::date)?)),
+            Target::Time => Arc::new(Time64MicrosecondArray::from(self.each(texts, datetime::time)?)),
+            Target::Timestamp => Arc::new(TimestampMicrosecondArray::from(
+                self.each(texts, datetime::timestamp)?,
+            )),
+            Target::TimestampTz => Arc::new(
+                TimestampMicrosecondArray::from(self.each(texts, datetime::timestamp_tz)?)
+                    .with_timezone("UTC"),
             ),
         })
     }
-}
 
-/// A value that was read.
-enum Kept {
-    Bytes(Vec<u8>),
-    Interval(IntervalMonthDayNano),
-}
-
-fn bytes_of(value: &Option<Kept>) -> Option<&[u8]> {
-    match value {
-        Some(Kept::Bytes(bytes)) => Some(bytes),
-        _ => None,
+    fn each<T>(
+        &self,
+        texts: &StringArray,
+        read: impl Fn(&str) -> Result<T, SqlError>,
+    ) -> Result<Vec<Option<T>>, SqlError> {
+        let values = texts.iter().map(|text| match (text.map(&read), self.on_fault) {
+            (None, _) | (Some(Err(_)), OnFault::Null) => Ok(None),
+            (Some(Err(error)), OnFault::Fail) => Err(error),
+            (Some(Ok(value)), _) => Ok(Some(value)),
+        });
+        values.collect()
     }
 }
 
-fn interval_of(value: &Option<Kept>) -> Option<IntervalMonthDayNano> {
-    match value {
-        Some(Kept::Interval(interval)) => Some(*interval),
-        _ => None,
+/// `true`, `yes`, `on`, `1` and their first letters, and their contraries.
+fn boolean(text: &str) -> Result<bool, SqlError> {
+    let word = text.trim().to_ascii_lowercase();
+    let is_start_of = |whole: &str| !word.is_empty() && whole.starts_with(&word);
+    if is_start_of("true") || is_start_of("yes") || word == "on" || word == "1" {
+        return Ok(true);
     }
-}
-
-impl Target {
-    fn kept(self, text: &str) -> Result<Kept, SqlError> {
-        match self {
-            Self::Bytea => bytea::read(text).map(Kept::Bytes),
-            Self::Interval => {
-                let read = interval::read(text, None)?.as_arrow();
-                read.map(Kept::Interval)
-                    .ok_or_else(|| SqlError::new(SqlState::DatetimeFieldOverflow, "interval out of range"))
-            }
-        }
+    if is_start_of("false") || is_start_of("no") || word == "of" || word == "off" || word == "0" {
+        return Ok(false);
     }
+    Err(SqlError::new(
+        SqlState::InvalidTextRepresentation,
+        format!("invalid input syntax for type boolean: \"{text}\""),
+    ))
 }
 
 impl ScalarUDFImpl for FromText {
     fn name(&self) -> &str {
-        match (self.target, self.on_fault) {
-            (Target::Bytea, OnFault::Fail) => "bytea",
-            (Target::Bytea, OnFault::Null) => "try_bytea",
-            (Target::Interval, OnFault::Fail) => "interval",
-            (Target::Interval, OnFault::Null) => "try_interval",
+        let [fails, gives_null] = self.target.names();
+        match self.on_fault {
+            OnFault::Fail => fails,
+            OnFault::Null => gives_null,
         }
     }
 
@@ -146,10 +286,7 @@ impl ScalarUDFImpl for FromText {
     }
 
     fn return_type(&self, _arg_types: &[DataType]) -> PlanResult<DataType> {
-        Ok(match self.target {
-            Target::Bytea => DataType::Binary,
-            Target::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-        })
+        Ok(self.target.data_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {

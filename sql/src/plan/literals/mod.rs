@@ -9,6 +9,7 @@
 
 mod bytea;
 mod casts;
+mod datetime;
 mod interval;
 
 use std::ops::ControlFlow;
@@ -20,7 +21,8 @@ use datafusion::sql::sqlparser::ast::{
     ValueWithSpan, VisitMut,
 };
 
-pub(crate) use self::casts::text_casts;
+pub(crate) use self::casts::{text_casts, to_text};
+pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
 use crate::plan::json;
 use crate::plan::place::position_of;
@@ -246,9 +248,10 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
         // A type that is not there is refused when it is planned.
         return Ok(());
     };
+    if let Some(checked) = casts::check(text, &wanted) {
+        return checked.map_err(|error| at(error, value));
+    }
     let checked = match &wanted {
-        DataType::Binary => bytea::read(text).map(drop),
-        DataType::Interval(_) => interval::read(text, None).map(drop),
         wanted if jsonb::is_jsonb(wanted) => jsonb::normalized(text).map(drop),
         DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
         _ => ScalarValue::from(text)

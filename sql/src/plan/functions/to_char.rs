@@ -1,96 +1,75 @@
 //! `to_char(time, pattern)` with PostgreSQL's patterns; DataFusion's function of this name has those of `strftime`.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, StringBuilder};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Date32Type, TimeUnit, TimestampMicrosecondType};
-use datafusion::common::{Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TIMEZONE_WILDCARD, TypeSignature,
-    Volatility,
-};
+use arrow::datatypes::TimestampMicrosecondType;
 
+use super::args::{Args, Computed};
+use super::moment::Moment;
+use super::span::Span;
 use crate::SqlError;
-use crate::plan::moment::Moment;
-use crate::plan::translate::external;
 
-/// The function.
-pub(crate) fn to_char() -> ScalarUDF {
-    let zoned = DataType::Timestamp(TimeUnit::Microsecond, Some(TIMEZONE_WILDCARD.into()));
-    let times = [
-        DataType::Date32,
-        DataType::Timestamp(TimeUnit::Microsecond, None),
-        zoned,
-    ];
-    let signatures = times.map(|time| TypeSignature::Exact(vec![time, DataType::Utf8]));
-    ScalarUDF::from(ToChar {
-        signature: Signature::one_of(signatures.into(), Volatility::Immutable),
+/// `to_char(time, pattern)`
+pub(crate) fn texts(args: &Args) -> Computed {
+    let (times, patterns) = (args.numbers::<TimestampMicrosecondType>(0), args.texts(1));
+    let mut read: Option<(&str, Pattern)> = None;
+    args.strict_texts(|row, text| {
+        let pattern = patterns.get(row);
+        if !matches!(&read, Some((same, _)) if *same == pattern) {
+            read = Some((pattern, Pattern::read(pattern)?));
+        }
+        if let Some((_, pattern)) = &read {
+            pattern.write(Moment::of_micros(times.get(row)), text);
+        }
+        Ok(())
     })
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct ToChar {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for ToChar {
-    fn name(&self) -> &str {
-        "to_char"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
-        let is_constant = args
-            .args
-            .iter()
-            .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let texts: ArrayRef = Arc::new(texts(&arrays[0], &arrays[1])?.finish());
-        Ok(match is_constant {
-            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?),
-            false => ColumnarValue::Array(texts),
-        })
-    }
-}
-
-fn texts(times: &ArrayRef, patterns: &ArrayRef) -> PlanResult<StringBuilder> {
-    let moments = moments(times)?;
-    let patterns = patterns.as_string::<i32>();
-    let mut read: Option<(&str, Pattern)> = None;
-    let mut texts = StringBuilder::new();
-    for (moment, pattern) in moments.into_iter().zip(patterns) {
-        let (Some(moment), Some(text)) = (moment, pattern) else {
-            texts.append_null();
+/// An interval: its hours may be more than a day has, and its days are not those of a month.
+///
+/// # Errors
+/// Parts that PostgreSQL has and this function has not; those that an interval does not have.
+pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Result<(), SqlError> {
+    let pattern = Pattern::read(pattern)?;
+    let (hours, micros) = (span.micros / MICROS_PER_HOUR, span.micros % MICROS_PER_HOUR);
+    let clock = Moment::new(0, micros.abs());
+    for part in &pattern.0 {
+        let Part::Field { word, is_filled, .. } = part else {
+            if let Part::Text(char) = part {
+                text.push(*char);
+            }
             continue;
         };
-        let pattern = match read.take() {
-            Some((same, pattern)) if same == text => pattern,
-            _ => Pattern::read(text).map_err(external)?,
+        let width = |width: usize| if *is_filled { width } else { 0 };
+        let number = |value: i64, digits: usize| {
+            let digits = width(digits) + usize::from(value < 0 && *is_filled);
+            format!("{value:0digits$}")
         };
-        texts.append_value(pattern.applied_to(moment));
-        read = Some((text, pattern));
+        let written = match *word {
+            "HH24" => number(hours, 2),
+            "HH12" | "HH" => number(if hours % 12 == 0 { 12 } else { hours % 12 }, 2),
+            "DD" => number(span.days, 2),
+            "DDD" => number(span.months * 30 + span.days, 3),
+            "MM" => number(span.months % 12, 2),
+            "YYYY" => number(span.months / 12, 4),
+            "MI" | "SS" | "MS" | "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
+                if let Part::Field { field, letters, .. } = part {
+                    field.write(clock, *letters, *is_filled, text);
+                }
+                continue;
+            }
+            other => {
+                return Err(SqlError::unsupported(format!(
+                    "\"{other}\" in a pattern of to_char() for an interval"
+                )));
+            }
+        };
+        text.push_str(&written);
     }
-    Ok(texts)
+    Ok(())
 }
 
-fn moments(times: &ArrayRef) -> PlanResult<Vec<Option<Moment>>> {
-    if let Some(days) = times.as_primitive_opt::<Date32Type>() {
-        let at_midnight = |day: Option<i32>| day.map(|day| Moment::new(i64::from(day), 0));
-        return Ok(days.iter().map(at_midnight).collect());
-    }
-    let local = cast(times, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
-    let micros = local.as_primitive::<TimestampMicrosecondType>();
-    Ok(micros.iter().map(|at| at.map(Moment::of_micros)).collect())
-}
+const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -204,6 +183,7 @@ enum Letters {
 enum Part {
     Text(char),
     Field {
+        word: &'static str,
         field: Field,
         letters: Letters,
         is_filled: bool,
@@ -229,6 +209,7 @@ impl Pattern {
             if let Some((word, field, letters)) = field_at(at) {
                 refuse_suffix(&at[word.len()..])?;
                 parts.push(Part::Field {
+                    word,
                     field,
                     letters,
                     is_filled,
@@ -255,8 +236,7 @@ impl Pattern {
         Ok(Self(parts))
     }
 
-    fn applied_to(&self, at: Moment) -> String {
-        let mut text = String::new();
+    fn write(&self, at: Moment, text: &mut String) {
         for part in &self.0 {
             match part {
                 Part::Text(char) => text.push(*char),
@@ -264,10 +244,10 @@ impl Pattern {
                     field,
                     letters,
                     is_filled,
-                } => field.write(at, *letters, *is_filled, &mut text),
+                    ..
+                } => field.write(at, *letters, *is_filled, text),
             }
         }
-        text
     }
 }
 
@@ -353,9 +333,11 @@ mod tests {
     use super::*;
 
     fn shown(pattern: &str, micros: i64) -> String {
+        let mut text = String::new();
         Pattern::read(pattern)
             .unwrap()
-            .applied_to(Moment::of_micros(micros))
+            .write(Moment::of_micros(micros), &mut text);
+        text
     }
 
     #[test]

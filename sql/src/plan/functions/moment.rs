@@ -1,9 +1,12 @@
 //! A moment taken apart: year, month, day, week and clock, in the proleptic Gregorian calendar.
 
-const MICROS_PER_SECOND: i64 = 1_000_000;
-const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
+pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// The Julian day of 1970-01-01.
 const EPOCH_JULIAN_DAY: i64 = 2_440_588;
+
+/// Years beyond this have no timestamp.
+const YEAR_MAX: i64 = 294_276;
 
 /// A local time.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,21 @@ impl Moment {
     /// The year; those before Christ are counted backwards from 1.
     pub(crate) fn year(self) -> i64 {
         counted(self.year)
+    }
+
+    /// The year as it counts on; that before 1 is 0.
+    pub(crate) fn astronomical_year(self) -> i64 {
+        self.year
+    }
+
+    /// Days since 1970-01-01.
+    pub(crate) fn days(self) -> i64 {
+        self.days
+    }
+
+    /// Microseconds since midnight.
+    pub(crate) fn micros_of_day(self) -> i64 {
+        self.micros_of_day
     }
 
     /// 1 to 12.
@@ -100,12 +118,43 @@ impl Moment {
     }
 }
 
+/// Days from 1970-01-01 to a day that there is; the year 0 is 1 BC.
+pub(crate) fn day_of(year: i64, month: i64, day: i64) -> Option<i64> {
+    if !(1..=12).contains(&month) || day < 1 || day > month_length(year, month) || year.abs() > YEAR_MAX {
+        return None;
+    }
+    let before: i64 = (1..month).map(|month| month_length(year, month)).sum();
+    Some(first_day(year) + before + day - 1)
+}
+
+/// How many days a month has.
+pub(crate) fn month_length(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days from 1970-01-01 to the Monday of a week of an ISO year.
+pub(crate) fn iso_week_start(year: i64, week: i64) -> i64 {
+    // The fourth of January is in the first week.
+    let fourth = first_day(year) + 3;
+    fourth - (fourth + 3).rem_euclid(7) + (week - 1) * 7
+}
+
+/// Days from 1970-01-01 to a Julian day.
+pub(crate) fn day_of_julian(julian: i64) -> i64 {
+    julian - EPOCH_JULIAN_DAY
+}
+
 fn counted(year: i64) -> i64 {
     if year <= 0 { 1 - year } else { year }
 }
 
 /// Days from 1970-01-01 to the first day of a year.
-fn first_day(year: i64) -> i64 {
+pub(crate) fn first_day(year: i64) -> i64 {
     let before = year - 1;
     before * 365 + before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400) - 719_162
 }

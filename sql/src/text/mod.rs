@@ -3,7 +3,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use arrow::array::{ArrayRef, BooleanArray};
-//! use highwater::text::ColumnText;
+//! use highwater_sql::text::ColumnText;
 //!
 //! let column: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));
 //! let text = ColumnText::new(&column);
@@ -22,6 +22,7 @@ mod tests;
 
 use std::fmt::Write;
 
+use crate::jsonb;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -29,7 +30,6 @@ use arrow::datatypes::{
     IntervalMonthDayNanoType, IntervalUnit, TimeUnit, UInt64Type,
 };
 use arrow::util::display::array_value_to_string;
-use highwater_sql::jsonb;
 
 use self::nested::{ListText, StructText};
 

@@ -15,7 +15,7 @@ use crate::plan::translate::external;
 use crate::{SqlError, SqlState};
 
 /// Longest result of one call, in bytes.
-const VALUE_BYTES_MAX: u128 = 256 << 20;
+pub(crate) const VALUE_BYTES_MAX: u128 = 256 << 20;
 /// Longest results of the calls for one batch of rows together, in bytes.
 const BATCH_BYTES_MAX: u128 = 1 << 30;
 /// Results that may be longer than this are counted exactly, where that takes time.
@@ -38,6 +38,13 @@ pub(crate) fn bounded(functions: BTreeMap<String, Arc<ScalarUDF>>) -> BTreeMap<S
     functions.into_iter().map(bound).collect()
 }
 
+/// The error for a result that is longer than a value may be.
+pub(crate) fn too_long(function: &str) -> SqlError {
+    SqlError::new(SqlState::ProgramLimitExceeded, "requested length too large").with_detail(format!(
+        "The result of {function}() would take more than {VALUE_BYTES_MAX} bytes."
+    ))
+}
+
 /// How the length of a result follows from the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Growth {
@@ -47,8 +54,6 @@ enum Growth {
     Pad,
     /// `replace(text, from, to)`
     Replace,
-    /// `regexp_replace(text, pattern, to [, flags])`
-    RegexpReplace,
     /// `array_repeat(element, n)`
     RepeatElement,
     /// `array_resize(array, n [, element])`
@@ -65,18 +70,12 @@ impl Growth {
             "repeat" => Some(Self::Repeat),
             "lpad" | "rpad" => Some(Self::Pad),
             "replace" => Some(Self::Replace),
-            "regexp_replace" => Some(Self::RegexpReplace),
             "array_repeat" => Some(Self::RepeatElement),
             "array_resize" => Some(Self::Resize),
             "range" | "generate_series" => Some(Self::Series),
             "array_to_string" => Some(Self::Join),
             _ => None,
         }
-    }
-
-    /// Whether [`Self::bytes`] is near what there will be, and not only above it.
-    fn is_exact(self) -> bool {
-        self != Self::RegexpReplace
     }
 
     /// At most how many bytes each row gives.
@@ -97,19 +96,6 @@ impl Growth {
             Self::Replace => {
                 let (texts, from, to) = (texts_of(&args[0])?, texts_of(&args[1])?, texts_of(&args[2])?);
                 each(rows, |row| replaced(&texts, &from, &to, row))
-            }
-            Self::RegexpReplace => {
-                let (texts, to) = (texts_of(&args[0])?, texts_of(&args[2])?);
-                let flags = args.get(3).map(texts_of).transpose()?;
-                each(rows, |row| {
-                    let text = length(&texts, row);
-                    let is_global = flags
-                        .as_ref()
-                        .is_some_and(|flags| value(flags, row).contains('g'));
-                    let matches = if is_global { text + 1 } else { 1 };
-                    let groups = value(&to, row).matches('\\').count() as u128;
-                    text * (groups + 1) + matches * length(&to, row)
-                })
             }
             Self::RepeatElement => {
                 let counts = numbers(&args[1])?;
@@ -257,7 +243,7 @@ impl Bounded {
         if longest > VALUE_BYTES_MAX {
             return Err(external(self.too_long(longest)));
         }
-        if self.growth.is_exact() && all > BATCH_BYTES_MAX {
+        if all > BATCH_BYTES_MAX {
             let name = self.inner.name();
             let error = SqlError::new(SqlState::ProgramLimitExceeded, "requested length too large")
                 .with_detail(format!(

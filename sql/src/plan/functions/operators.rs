@@ -1,0 +1,551 @@
+//! Operators whose operands DataFusion does not take, or takes for something else: those of dates and intervals, `||` of
+//! values that are no texts, the division of NUMERIC, `^`, `#` and the operators that stand for LIKE.
+
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, IntervalMonthDayNanoType,
+    Time64MicrosecondType, TimestampMicrosecondType, i256,
+};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Like, Operator, cast};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::args::{Args, Computed};
+use super::define::{Definition, Gives, Kind, Overload};
+use super::moment::MICROS_PER_DAY;
+use super::span::{Span, timestamp_out_of_range};
+use super::{Functions, fields};
+use crate::plan::literals::to_text;
+use crate::plan::translate::external;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
+use crate::{SqlError, SqlState};
+
+use Kind::{Date, Float8, Int8, Interval, Time, Timestamp, TimestampTz};
+
+/// Significant digits of a quotient, at least.
+const QUOTIENT_DIGITS: i32 = 16;
+
+static DATE_PLUS: Definition = Definition::new(
+    "date_pl",
+    &[
+        Overload::new(&[Date, Int8], Date, |args| moved_days(args, 1)),
+        Overload::new(&[Date, Time], Timestamp, date_and_time),
+    ],
+);
+static DATE_MINUS: Definition = Definition::new(
+    "date_mi",
+    &[
+        Overload::new(&[Date, Date], Kind::Int4, days_between),
+        Overload::new(&[Date, Int8], Date, |args| moved_days(args, -1)),
+    ],
+);
+static TIMESTAMP_MINUS: Definition = Definition::new(
+    "timestamp_mi",
+    &[
+        Overload::new(&[Timestamp, Timestamp], Interval, between),
+        Overload::new(&[TimestampTz, TimestampTz], Interval, between),
+    ],
+);
+static TIME_MOVED: [Definition; 2] = [
+    Definition::new(
+        "time_pl",
+        &[Overload::new(&[Time, Interval], Time, |args| moved_time(args, 1))],
+    ),
+    Definition::new(
+        "time_mi",
+        &[
+            Overload::new(&[Time, Time], Interval, between_times),
+            Overload::new(&[Time, Interval], Time, |args| moved_time(args, -1)),
+        ],
+    ),
+];
+static INTERVAL_TIMES: Definition = Definition::new(
+    "interval_mul",
+    &[Overload::new(&[Interval, Float8], Interval, |args| {
+        scaled(args, |span, factor| span.times(factor))
+    })],
+);
+static INTERVAL_DIVIDED: Definition = Definition::new(
+    "interval_div",
+    &[Overload::new(&[Interval, Float8], Interval, |args| {
+        scaled(args, |span, divisor| match divisor == 0.0 {
+            true => Err(SqlError::new(SqlState::DivisionByZero, "division by zero")),
+            false => span.times(1.0 / divisor),
+        })
+    })],
+);
+static NUMERIC_DIVIDED: Definition = Definition::new(
+    "numeric_div",
+    &[Overload::giving(
+        &[Kind::Numeric, Kind::Numeric],
+        Gives::Of(quotient_type),
+        quotients,
+    )],
+);
+static BYTES_JOINED: Definition = Definition::new(
+    "byteacat",
+    &[Overload::new(&[Kind::Bytea, Kind::Bytea], Kind::Bytea, joined)],
+);
+
+/// Plans the operators, and `extract`.
+#[derive(Debug)]
+pub(crate) struct PgOperators;
+
+impl ExprPlanner for PgOperators {
+    fn plan_binary_op(
+        &self,
+        expr: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> PlanResult<PlannerResult<RawBinaryExpr>> {
+        // An operand with outer columns has its type elsewhere; the operation is left to DataFusion.
+        let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let types = (column_type(&left), column_type(&right));
+        let is_null = |data_type: &DataType| *data_type == DataType::Null;
+        let planned = match expr.op {
+            BinaryOperator::Plus => plus(&expr, &types),
+            BinaryOperator::Minus => minus(&expr, &types),
+            BinaryOperator::Multiply => times(&expr, &types),
+            BinaryOperator::Divide => divided(&expr, &types)?,
+            BinaryOperator::StringConcat if !is_null(&left) && !is_null(&right) => {
+                concatenated(&expr, &types)
+            }
+            BinaryOperator::PGExp => function("power", &expr),
+            BinaryOperator::PGStartsWith => function("starts_with", &expr),
+            BinaryOperator::PGBitwiseXor => Some(binary(&expr, Operator::BitwiseXor)),
+            BinaryOperator::PGLikeMatch => Some(like(&expr, false, false)),
+            BinaryOperator::PGILikeMatch => Some(like(&expr, false, true)),
+            BinaryOperator::PGNotLikeMatch => Some(like(&expr, true, false)),
+            BinaryOperator::PGNotILikeMatch => Some(like(&expr, true, true)),
+            _ => None,
+        };
+        Ok(match planned {
+            Some(planned) => PlannerResult::Planned(planned),
+            None => PlannerResult::Original(expr),
+        })
+    }
+
+    fn plan_substring(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("substring", args))
+    }
+
+    fn plan_position(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("strpos", args))
+    }
+
+    fn plan_overlay(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(by_name("overlay", args))
+    }
+
+    fn plan_extract(&self, args: Vec<Expr>) -> PlanResult<PlannerResult<Vec<Expr>>> {
+        Ok(match args.as_slice() {
+            [Expr::Literal(ScalarValue::Utf8(Some(field)), _), value] => {
+                PlannerResult::Planned(fields::untyped(field, value.clone()))
+            }
+            _ => PlannerResult::Original(args),
+        })
+    }
+}
+
+fn binary(expr: &RawBinaryExpr, op: Operator) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(
+        Box::new(expr.left.clone()),
+        op,
+        Box::new(expr.right.clone()),
+    ))
+}
+
+fn by_name(name: &str, args: Vec<Expr>) -> PlannerResult<Vec<Expr>> {
+    match Functions::all().scalar.get(name) {
+        Some(function) => PlannerResult::Planned(function.call(args)),
+        None => PlannerResult::Original(args),
+    }
+}
+
+fn function(name: &str, expr: &RawBinaryExpr) -> Option<Expr> {
+    let function = Functions::all().scalar.get(name)?;
+    Some(function.call(vec![expr.left.clone(), expr.right.clone()]))
+}
+
+fn like(expr: &RawBinaryExpr, negated: bool, case_insensitive: bool) -> Expr {
+    Expr::Like(Like::new(
+        negated,
+        Box::new(expr.left.clone()),
+        Box::new(expr.right.clone()),
+        None,
+        case_insensitive,
+    ))
+}
+
+fn call(function: &'static Definition, left: &Expr, right: &Expr) -> Option<Expr> {
+    Some(function.udf().call(vec![left.clone(), right.clone()]))
+}
+
+fn is_integer(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Int16 | DataType::Int32 | DataType::Int64)
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    is_integer(data_type)
+        || matches!(
+            data_type,
+            DataType::Float32 | DataType::Float64 | DataType::Decimal128(..)
+        )
+}
+
+fn is_timestamp(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..))
+}
+
+fn is_constant_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(Some(_)), _))
+}
+
+fn as_timestamp(expr: &Expr) -> Expr {
+    cast(expr.clone(), Timestamp.data_type())
+}
+
+fn plus(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<Expr> {
+    use DataType as T;
+    let (a, b) = (&expr.left, &expr.right);
+    let sum = |left: Expr, right: Expr| Some(left + right);
+    match (left, right) {
+        (T::Date32, other) if is_integer(other) => call(&DATE_PLUS, a, b),
+        (other, T::Date32) if is_integer(other) => call(&DATE_PLUS, b, a),
+        (T::Date32, T::Time64(_)) => call(&DATE_PLUS, a, b),
+        (T::Time64(_), T::Date32) => call(&DATE_PLUS, b, a),
+        (T::Date32, T::Interval(_)) => sum(as_timestamp(a), b.clone()),
+        (T::Interval(_), T::Date32) => sum(as_timestamp(b), a.clone()),
+        (T::Interval(_), other) if is_timestamp(other) => sum(b.clone(), a.clone()),
+        (other, T::Utf8) if is_timestamp(other) && is_constant_text(b) => {
+            sum(a.clone(), cast(b.clone(), Interval.data_type()))
+        }
+        (T::Time64(_), T::Interval(_)) => call(&TIME_MOVED[0], a, b),
+        (T::Interval(_), T::Time64(_)) => call(&TIME_MOVED[0], b, a),
+        _ => None,
+    }
+}
+
+fn minus(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<Expr> {
+    use DataType as T;
+    let (a, b) = (&expr.left, &expr.right);
+    match (left, right) {
+        (T::Date32, other) if is_integer(other) => call(&DATE_MINUS, a, b),
+        (T::Date32, T::Date32) => call(&DATE_MINUS, a, b),
+        (T::Date32, T::Utf8) if is_constant_text(b) => {
+            call(&DATE_MINUS, a, &cast(b.clone(), Date.data_type()))
+        }
+        (T::Date32, T::Interval(_)) => Some(as_timestamp(a) - b.clone()),
+        (T::Time64(_), T::Time64(_) | T::Interval(_)) => call(&TIME_MOVED[1], a, b),
+        (times, other) if is_timestamp(times) && (is_timestamp(other) || *other == T::Date32) => {
+            call(&TIMESTAMP_MINUS, a, b)
+        }
+        (T::Date32, times) if is_timestamp(times) => call(&TIMESTAMP_MINUS, a, b),
+        (times, T::Utf8) if is_timestamp(times) && is_constant_text(b) => {
+            call(&TIMESTAMP_MINUS, a, &cast(b.clone(), times.clone()))
+        }
+        (T::Utf8, times) if is_timestamp(times) && is_constant_text(a) => {
+            call(&TIMESTAMP_MINUS, &cast(a.clone(), times.clone()), b)
+        }
+        _ => None,
+    }
+}
+
+fn times(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<Expr> {
+    match (left, right) {
+        (DataType::Interval(_), factor) if is_number(factor) => {
+            call(&INTERVAL_TIMES, &expr.left, &expr.right)
+        }
+        (factor, DataType::Interval(_)) if is_number(factor) => {
+            call(&INTERVAL_TIMES, &expr.right, &expr.left)
+        }
+        _ => None,
+    }
+}
+
+fn divided(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> PlanResult<Option<Expr>> {
+    if matches!(left, DataType::Interval(_)) && is_number(right) {
+        return Ok(call(&INTERVAL_DIVIDED, &expr.left, &expr.right));
+    }
+    let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
+    let is_exact = |data_type: &DataType| is_decimal(data_type) || is_integer(data_type);
+    let is_numeric = (is_decimal(left) && is_exact(right)) || (is_exact(left) && is_decimal(right));
+    if !is_numeric {
+        return Ok(None);
+    }
+    if let (Some(left), Some(right)) = (exact(&expr.left), exact(&expr.right)) {
+        return Ok(
+            constant_quotient(left, right)?.or_else(|| call(&NUMERIC_DIVIDED, &expr.left, &expr.right))
+        );
+    }
+    Ok(call(&NUMERIC_DIVIDED, &expr.left, &expr.right))
+}
+
+/// A value joined to a text is a text.
+fn concatenated(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<Expr> {
+    let is_text = |data_type: &DataType| *data_type == DataType::Utf8;
+    let is_plain = |data_type: &DataType| {
+        !is_text(data_type)
+            && !matches!(
+                data_type,
+                DataType::List(_) | DataType::Struct(_) | DataType::Null
+            )
+    };
+    let joined = |a: Expr, b: Expr| {
+        Expr::BinaryExpr(BinaryExpr::new(Box::new(a), Operator::StringConcat, Box::new(b)))
+    };
+    let (a, b) = (&expr.left, &expr.right);
+    match (left, right) {
+        (DataType::Binary, DataType::Binary) => call(&BYTES_JOINED, a, b),
+        (DataType::Binary, text) if is_text(text) && is_constant_text(b) => call(&BYTES_JOINED, a, b),
+        (text, DataType::Binary) if is_text(text) && is_constant_text(a) => call(&BYTES_JOINED, a, b),
+        (text, other) if is_text(text) && is_plain(other) => Some(joined(a.clone(), to_text(b.clone()))),
+        (other, text) if is_text(text) && is_plain(other) => Some(joined(to_text(a.clone()), b.clone())),
+        _ => None,
+    }
+}
+
+/// A number without fraction, times a power of ten: the digits, and how many of them are behind the point.
+type Exact = (i128, i32);
+
+fn exact(expr: &Expr) -> Option<Exact> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) if *scale >= 0 => {
+            Some((*digits, i32::from(*scale)))
+        }
+        // `1e10` has digits before the point only.
+        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) => {
+            let power = 10i128.checked_pow(u32::from(scale.unsigned_abs()))?;
+            Some((digits.checked_mul(power)?, 0))
+        }
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => Some((i128::from(*number), 0)),
+        Expr::Literal(ScalarValue::Int32(Some(number)), _) => Some((i128::from(*number), 0)),
+        _ => None,
+    };
+    match expr {
+        Expr::Negative(inner) => literal(inner).map(|(digits, scale)| (-digits, scale)),
+        other => literal(other),
+    }
+}
+
+/// The quotient of two constants with PostgreSQL's digits, if NUMERIC has that many here.
+fn constant_quotient(left: Exact, right: Exact) -> PlanResult<Option<Expr>> {
+    if right.0 == 0 {
+        let error = SqlError::new(SqlState::DivisionByZero, "division by zero");
+        return Err(external(error));
+    }
+    let ((weight_a, first_a), (weight_b, first_b)) = (leading(left), leading(right));
+    let weight = weight_a - weight_b - i32::from(first_a <= first_b);
+    let scale = (QUOTIENT_DIGITS - weight * 4).max(left.1).max(right.1).max(0);
+    let Ok(shown) = i8::try_from(scale) else {
+        return Ok(None);
+    };
+    let quotient = quotient(left.0, right.0, scale - left.1 + right.1);
+    Ok(quotient
+        .filter(|_| scale < i32::from(DECIMAL_DIGITS))
+        .map(|value| Expr::Literal(ScalarValue::Decimal128(Some(value), DECIMAL_DIGITS, shown), None)))
+}
+
+/// The place of the first group of four digits, counted from the point, and the group.
+fn leading((digits, scale): Exact) -> (i32, u128) {
+    let mut digits = digits.unsigned_abs();
+    if digits == 0 {
+        return (0, 0);
+    }
+    // Groups are counted from the point, so the fraction must be whole groups.
+    let (mut groups, rest) = (-(scale.div_euclid(4)), scale.rem_euclid(4));
+    if rest > 0 {
+        digits = digits.saturating_mul(10u128.pow(4 - rest.unsigned_abs()));
+        groups -= 1;
+    }
+    let mut weight = groups;
+    while digits >= 10_000 {
+        digits /= 10_000;
+        weight += 1;
+    }
+    (weight, digits)
+}
+
+/// `left × 10^shift ÷ right`, rounded half away from zero; `None` where it has too many digits.
+fn quotient(left: i128, right: i128, shift: i32) -> Option<i128> {
+    let shift = u32::try_from(shift).ok()?;
+    let small = 10i128
+        .checked_pow(shift)
+        .and_then(|power| left.checked_mul(power));
+    if let Some(left) = small {
+        let (whole, rest) = (left / right, left % right);
+        let is_up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
+        let away = if (left < 0) == (right < 0) { 1 } else { -1 };
+        return fitting(if is_up && rest != 0 { whole + away } else { whole });
+    }
+    let wide = i256::from_i128(left).checked_mul(i256::from_i128(10).checked_pow(shift)?)?;
+    let right = i256::from_i128(right);
+    let whole = wide.checked_div(right)?;
+    let rest = wide.checked_rem(right)?;
+    let (rest_abs, right_abs) = (rest.wrapping_abs(), right.wrapping_abs());
+    let is_up = rest != i256::ZERO && rest_abs >= right_abs.wrapping_sub(rest_abs);
+    let away = if (wide < i256::ZERO) == (right < i256::ZERO) {
+        1
+    } else {
+        -1
+    };
+    let rounded = if is_up {
+        whole.checked_add(i256::from_i128(away))?
+    } else {
+        whole
+    };
+    fitting(rounded.to_i128()?)
+}
+
+fn fitting(value: i128) -> Option<i128> {
+    (value.unsigned_abs() < 10u128.pow(u32::from(DECIMAL_DIGITS))).then_some(value)
+}
+
+fn scale_of(data_type: &DataType) -> i32 {
+    match data_type {
+        DataType::Decimal128(_, scale) => i32::from(*scale),
+        _ => 0,
+    }
+}
+
+/// As many digits behind the point as the operands have, at least 16.
+fn quotient_type(args: &[DataType]) -> DataType {
+    let scale = args.iter().map(scale_of).max().unwrap_or(0);
+    let scale = scale.max(i32::from(DECIMAL_SCALE));
+    DataType::Decimal128(DECIMAL_DIGITS, i8::try_from(scale).unwrap_or(DECIMAL_SCALE))
+}
+
+fn quotients(args: &Args) -> Computed {
+    let shift = scale_of(args.gives()) - scale_of(args.data_type(0)) + scale_of(args.data_type(1));
+    let (left, right) = (
+        args.numbers::<Decimal128Type>(0),
+        args.numbers::<Decimal128Type>(1),
+    );
+    args.strict::<Decimal128Type>(|row| {
+        let divisor = right.get(row);
+        if divisor == 0 {
+            return Err(SqlError::new(SqlState::DivisionByZero, "division by zero"));
+        }
+        quotient(left.get(row), divisor, shift)
+            .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow"))
+    })
+}
+
+fn moved_days(args: &Args, sign: i64) -> Computed {
+    let (dates, days) = (args.numbers::<Date32Type>(0), args.numbers::<Int64Type>(1));
+    args.strict::<Date32Type>(|row| {
+        let moved = days
+            .get(row)
+            .checked_mul(sign)
+            .and_then(|by| by.checked_add(i64::from(dates.get(row))));
+        let moved = moved.and_then(|day| i32::try_from(day).ok());
+        moved.ok_or_else(|| SqlError::new(SqlState::DatetimeFieldOverflow, "date out of range"))
+    })
+}
+
+fn days_between(args: &Args) -> Computed {
+    let (to, from) = (args.numbers::<Date32Type>(0), args.numbers::<Date32Type>(1));
+    args.strict::<arrow::datatypes::Int32Type>(|row| {
+        let days = to.get(row).checked_sub(from.get(row));
+        days.ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "integer out of range"))
+    })
+}
+
+fn date_and_time(args: &Args) -> Computed {
+    let (dates, times) = (
+        args.numbers::<Date32Type>(0),
+        args.numbers::<Time64MicrosecondType>(1),
+    );
+    args.strict::<TimestampMicrosecondType>(|row| {
+        let start = i64::from(dates.get(row)).checked_mul(MICROS_PER_DAY);
+        let at = start.and_then(|start| start.checked_add(times.get(row)));
+        at.ok_or_else(timestamp_out_of_range)
+    })
+}
+
+fn between(args: &Args) -> Computed {
+    let (to, from) = (
+        args.numbers::<TimestampMicrosecondType>(0),
+        args.numbers::<TimestampMicrosecondType>(1),
+    );
+    args.strict::<IntervalMonthDayNanoType>(|row| Span::between(from.get(row), to.get(row))?.arrow())
+}
+
+fn between_times(args: &Args) -> Computed {
+    let (to, from) = (
+        args.numbers::<Time64MicrosecondType>(0),
+        args.numbers::<Time64MicrosecondType>(1),
+    );
+    args.strict::<IntervalMonthDayNanoType>(|row| {
+        let micros = to.get(row) - from.get(row);
+        Span {
+            micros,
+            ..Span::default()
+        }
+        .arrow()
+    })
+}
+
+/// A time of day goes around the clock; whole days and months do not move it.
+fn moved_time(args: &Args, sign: i64) -> Computed {
+    let times = args.numbers::<Time64MicrosecondType>(0);
+    let spans = args.numbers::<IntervalMonthDayNanoType>(1);
+    args.strict::<Time64MicrosecondType>(|row| {
+        let by = sign * (Span::of(spans.get(row)).micros % MICROS_PER_DAY);
+        Ok((times.get(row) + by).rem_euclid(MICROS_PER_DAY))
+    })
+}
+
+fn scaled(args: &Args, change: fn(Span, f64) -> Result<Span, SqlError>) -> Computed {
+    let (spans, numbers) = (
+        args.numbers::<IntervalMonthDayNanoType>(0),
+        args.numbers::<Float64Type>(1),
+    );
+    args.strict::<IntervalMonthDayNanoType>(|row| change(Span::of(spans.get(row)), numbers.get(row))?.arrow())
+}
+
+fn joined(args: &Args) -> Computed {
+    let (left, right) = (args.bytes(0), args.bytes(1));
+    args.strict_bytes(|row, bytes| {
+        bytes.extend_from_slice(left.get(row));
+        bytes.extend_from_slice(right.get(row));
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_of_constants_have_the_digits_of_postgres() {
+        let shown = |left: Exact, right: Exact| match constant_quotient(left, right).unwrap() {
+            Some(Expr::Literal(value, _)) => value.to_string(),
+            other => format!("{other:?}"),
+        };
+        for (left, right, expected) in [
+            ((50, 1), (2, 0), "2.5000000000000000"),
+            ((10, 1), (3, 0), "0.33333333333333333333"),
+            ((20, 1), (30, 1), "0.66666666666666666667"),
+            ((1000, 2), (3, 0), "3.3333333333333333"),
+            ((10_000_000_000, 0), (3, 0), "3333333333.33333333"),
+            ((1, 4), (3, 0), "0.000033333333333333333333"),
+            ((123_456_789_123, 3), (7, 0), "17636684.160428571429"),
+        ] {
+            assert!(
+                shown(left, right).contains(expected.trim_start_matches("0.")),
+                "{expected} {}",
+                shown(left, right)
+            );
+        }
+    }
+
+    #[test]
+    fn halves_of_quotients_go_away_from_zero() {
+        assert_eq!(quotient(1, 8, 2), Some(13));
+        assert_eq!(quotient(-1, 8, 2), Some(-13));
+        assert_eq!(quotient(10i128.pow(36), 1000, 3), Some(10i128.pow(36)));
+        assert_eq!(quotient(1, 3, 40), None);
+    }
+}

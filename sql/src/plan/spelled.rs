@@ -1,0 +1,345 @@
+//! What a query spells otherwise than DataFusion: prefix operators, `AT TIME ZONE`, `OVERLAPS`, functions without
+//! parentheses, named arguments with defaults, and functions that give several rows.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
+};
+
+use crate::SqlError;
+use crate::plan::functions::SERIES;
+use crate::plan::place::position_of;
+use crate::plan::walk::{Part, PartMut, walk, walk_mut};
+
+/// Functions that give a row for each element of what another function gives as a list.
+const SET_RETURNING: [(&str, &str); 3] = [
+    ("generate_series", SERIES),
+    ("regexp_split_to_table", "regexp_split_to_array"),
+    ("string_to_table", "string_to_array"),
+];
+
+/// Whether a function of this name gives rows that a query can have in FROM.
+pub(crate) fn is_set_returning(name: &ObjectName) -> bool {
+    let name = name.to_string().to_lowercase();
+    SET_RETURNING.iter().any(|(known, _)| *known == name)
+}
+
+/// Names of the arguments of `make_interval`, all of which may be left out.
+const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
+
+/// Rewrites what is spelt otherwise.
+///
+/// # Errors
+/// What no query can have, with its place.
+pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
+    walk_mut(ast, &mut |part| {
+        let changed = match part {
+            PartMut::Query(_) => Ok(()),
+            PartMut::Select(select) => {
+                name_sets(select);
+                Ok(())
+            }
+            PartMut::TableFactor(factor) => {
+                table_of_set(factor);
+                Ok(())
+            }
+            PartMut::Expr(expr) => expression(expr),
+        };
+        match changed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    })
+}
+
+fn expression(expr: &mut Expr) -> Result<(), SqlError> {
+    let replaced = match expr {
+        Expr::UnaryOp { op, expr: inner } => {
+            let name = match op {
+                UnaryOperator::PGSquareRoot => "sqrt",
+                UnaryOperator::PGCubeRoot => "cbrt",
+                UnaryOperator::PGAbs => "abs",
+                UnaryOperator::BitwiseNot => {
+                    let ones = Expr::UnaryOp {
+                        op: UnaryOperator::Minus,
+                        expr: Box::new(number("1")),
+                    };
+                    *expr = Expr::Nested(Box::new(Expr::BinaryOp {
+                        left: inner.clone(),
+                        op: BinaryOperator::PGBitwiseXor,
+                        right: Box::new(Expr::Nested(Box::new(ones))),
+                    }));
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            };
+            call(name, vec![take(inner)])
+        }
+        Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![take(time_zone), take(timestamp)]),
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Overlaps,
+            right,
+        } => match (left.as_mut(), right.as_mut()) {
+            (Expr::Tuple(left), Expr::Tuple(right)) if left.len() == 2 && right.len() == 2 => {
+                call("overlaps", left.drain(..).chain(right.drain(..)).collect())
+            }
+            _ => return Ok(()),
+        },
+        Expr::Identifier(ident) if ident.quote_style.is_none() => match bare_function(ident) {
+            Some(function) => function,
+            None => return Ok(()),
+        },
+        Expr::Function(function) => return function_call(expr_of(function), expr),
+        _ => return Ok(()),
+    };
+    *expr = replaced;
+    Ok(())
+}
+
+/// A copy, to be looked at while the expression is replaced.
+fn expr_of(function: &Function) -> Function {
+    function.clone()
+}
+
+fn function_call(function: Function, expr: &mut Expr) -> Result<(), SqlError> {
+    let name = function.name.to_string().to_lowercase();
+    match name.as_str() {
+        "make_interval" => {
+            if let Some(args) = interval_parts(&function) {
+                *expr = call("make_interval", args);
+            }
+        }
+        "localtimestamp" => *expr = local_now(ast::DataType::Timestamp(None, ast::TimezoneInfo::None)),
+        "localtime" => *expr = local_now(ast::DataType::Time(None, ast::TimezoneInfo::None)),
+        "current_catalog" => *expr = call("current_database", Vec::new()),
+        "user" | "current_role" => *expr = call("current_user", Vec::new()),
+        "age" => {
+            // With one argument, up to midnight of the current day.
+            if let [one] = plain_args(&function).as_slice() {
+                *expr = call("age", vec![call("current_date", Vec::new()), one.clone()]);
+            }
+        }
+        "regexp_matches" => {
+            let error = SqlError::unsupported("regexp_matches(), which gives several rows")
+                .with_hint("Use regexp_match() for the first match, or regexp_split_to_table().");
+            return Err(match position_of(ast::Spanned::span(&function.name)) {
+                Some(position) => error.at(position),
+                None => error,
+            });
+        }
+        "unnest" => {
+            if let [Expr::Function(inner)] = plain_args(&function).as_slice()
+                && let Some(list) = list_function(inner)
+            {
+                *expr = call("unnest", vec![list]);
+            }
+        }
+        _ => {
+            if let Some(list) = list_function(&function) {
+                *expr = call("unnest", vec![list]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The call of the function that gives as a list what this one gives as rows.
+fn list_function(function: &Function) -> Option<Expr> {
+    let name = function.name.to_string().to_lowercase();
+    let (_, list) = SET_RETURNING.iter().find(|(known, _)| *known == name)?;
+    Some(call(list, plain_args(function)))
+}
+
+/// Arguments without names; none, if there is another.
+fn plain_args(function: &Function) -> Vec<Expr> {
+    let FunctionArguments::List(list) = &function.args else {
+        return Vec::new();
+    };
+    unnamed(&list.args).unwrap_or_default()
+}
+
+fn unnamed(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    let plain = args.iter().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    });
+    plain.collect()
+}
+
+/// All parts of an interval, those that are not named being zero.
+fn interval_parts(function: &Function) -> Option<Vec<Expr>> {
+    let FunctionArguments::List(list) = &function.args else {
+        return None;
+    };
+    let mut parts: Vec<Expr> = INTERVAL_PARTS.iter().map(|_| number("0")).collect();
+    let mut is_named = false;
+    for (at, arg) in list.args.iter().enumerate() {
+        let (place, value) = match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (Some(at), value),
+            FunctionArg::Named {
+                name,
+                arg: FunctionArgExpr::Expr(value),
+                ..
+            } => {
+                is_named = true;
+                let name = name.value.to_lowercase();
+                (INTERVAL_PARTS.iter().position(|part| *part == name), value)
+            }
+            _ => return None,
+        };
+        *parts.get_mut(place?)? = value.clone();
+    }
+    is_named.then_some(parts)
+}
+
+/// Names that stand for a call without parentheses.
+fn bare_function(ident: &Ident) -> Option<Expr> {
+    match ident.value.to_lowercase().as_str() {
+        "current_schema" => Some(call("current_schema", Vec::new())),
+        "current_catalog" => Some(call("current_database", Vec::new())),
+        "current_role" => Some(call("current_user", Vec::new())),
+        "localtimestamp" => Some(local_now(ast::DataType::Timestamp(None, ast::TimezoneInfo::None))),
+        "localtime" => Some(local_now(ast::DataType::Time(None, ast::TimezoneInfo::None))),
+        _ => None,
+    }
+}
+
+fn local_now(data_type: ast::DataType) -> Expr {
+    let timestamp = Expr::Cast {
+        kind: ast::CastKind::Cast,
+        expr: Box::new(call("now", Vec::new())),
+        data_type: ast::DataType::Timestamp(None, ast::TimezoneInfo::None),
+        array: false,
+        format: None,
+    };
+    match data_type {
+        ast::DataType::Timestamp(..) => timestamp,
+        other => Expr::Cast {
+            kind: ast::CastKind::Cast,
+            expr: Box::new(timestamp),
+            data_type: other,
+            array: false,
+            format: None,
+        },
+    }
+}
+
+/// Gives functions of several rows in a select list the names that PostgreSQL gives them.
+fn name_sets(select: &mut Select) {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(Expr::Function(function)) = item
+            && list_function(function).is_some()
+        {
+            let name = function.name.to_string().to_lowercase();
+            *item = SelectItem::ExprWithAlias {
+                expr: Expr::Function(function.clone()),
+                alias: Ident::new(name),
+            };
+        }
+    }
+}
+
+/// A function of several rows in FROM becomes a query of its own, LATERAL where it reads columns.
+fn table_of_set(factor: &mut TableFactor) {
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            args: Some(args),
+            alias,
+            with_ordinality: false,
+            ..
+        } => (name, args.args.as_slice(), alias),
+        TableFactor::Function {
+            name, args, alias, ..
+        } => (name, args.as_slice(), alias),
+        _ => return,
+    };
+    let called = name.to_string().to_lowercase();
+    let Some((_, list)) = SET_RETURNING.iter().find(|(known, _)| *known == called) else {
+        return;
+    };
+    let Some(args) = unnamed(args) else { return };
+    let lateral = args.iter().any(reads_columns);
+    // The one column is called like the table, unless the alias names it.
+    let table = alias.clone().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(called.clone()),
+        columns: Vec::new(),
+        at: None,
+    });
+    let column = table.name.clone();
+    let columns = match table.columns.is_empty() {
+        true => vec![TableAliasColumnDef {
+            name: column.clone(),
+            data_type: None,
+        }],
+        false => table.columns.clone(),
+    };
+    let item = SelectItem::ExprWithAlias {
+        expr: call("unnest", vec![call(list, args)]),
+        alias: column,
+    };
+    let Some(query) = select_of(item) else { return };
+    *factor = TableFactor::Derived {
+        lateral,
+        subquery: Box::new(query),
+        alias: Some(TableAlias { columns, ..table }),
+        sample: None,
+    };
+}
+
+/// `SELECT item`
+fn select_of(item: SelectItem) -> Option<Query> {
+    let mut query = *crate::parse::parse_query("SELECT 1").ok()?;
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection = vec![item];
+    }
+    Some(query)
+}
+
+fn reads_columns(expr: &Expr) -> bool {
+    let mut found = false;
+    let walked = walk(expr, &mut |part| {
+        found |= matches!(
+            part,
+            Part::Expr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        );
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    found
+}
+
+fn number(digits: &str) -> Expr {
+    Expr::Value(Value::Number(digits.to_owned(), false).with_empty_span())
+}
+
+/// Takes the expression out of its place, which is replaced as a whole.
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
+}
+
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args
+        .into_iter()
+        .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))
+        .collect();
+    Expr::Function(Function {
+        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}

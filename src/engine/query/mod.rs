@@ -67,10 +67,8 @@ impl Query {
             .as_ref()
             .map(|query| QueryHeader::decode(&query.extra))
             .transpose()?;
-        let failure = header
-            .as_ref()
-            .is_some_and(|header| header.stale)
-            .then(|| stale(&spec));
+        let is_stale = header.as_ref().is_some_and(|header| header.stale);
+        let failure = spec.missing.clone().or_else(|| is_stale.then(|| stale(&spec)));
         let mut stages = Stages::new(&spec, parts.shards.current_num_threads())?;
         let output = Output::open(&spec, parts, &found)?;
         if found.query.is_some() && failure.is_none() {

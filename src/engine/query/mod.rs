@@ -80,6 +80,8 @@ impl Query {
         }
         stages.restore_watermarks(&intakes, header.as_ref());
         let is_table = spec.kind() == ObjectKind::Table;
+        // What it misses from now on is to be recorded; what it has missed is.
+        let is_dirty = failure.is_none() || spec.missing.is_some();
         Ok(Self {
             table: is_table.then(TableInput::default),
             spec,
@@ -87,7 +89,7 @@ impl Query {
             stages,
             output,
             is_recorded: found.query.is_some(),
-            is_dirty: failure.is_none(),
+            is_dirty,
             failure,
         })
     }

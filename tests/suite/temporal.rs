@@ -11,8 +11,13 @@ use highwater::connectors::registry::Registry;
 use crate::batch::Random;
 use crate::support::{rows, until};
 
+/// A topic forgets what its open readers have committed, so each view has one of its own.
+const TOPICS: [&str; 3] = ["one", "two", "three"];
+
 const OBJECTS: &str =
-    "CREATE SOURCE orders (id BIGINT, product BIGINT) WITH (connector = 'memory', topic = 'orders');
+    "CREATE SOURCE one (id BIGINT, product BIGINT) WITH (connector = 'memory', topic = 'one');
+    CREATE SOURCE two (id BIGINT, product BIGINT) WITH (connector = 'memory', topic = 'two');
+    CREATE SOURCE three (id BIGINT, product BIGINT) WITH (connector = 'memory', topic = 'three');
     CREATE TABLE products (id BIGINT PRIMARY KEY, price BIGINT);
     CREATE TABLE tags (product BIGINT, tag BIGINT);
     CREATE MATERIALIZED VIEW priced AS SELECT o.id, p.price FROM one o

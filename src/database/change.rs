@@ -222,6 +222,9 @@ impl Database {
         let _ddl = self.shared.ddl.lock().await;
         let (shared, catalog) = (&self.shared, self.shared.catalog());
         let object = Arc::clone(catalog.resolve_kind(name, kind, "ALTER")?);
+        if let Some(why) = shared.facts.read().missing(&object.id) {
+            return Err(why.clone());
+        }
         if !shared.engine.has_failed(StoredId(object.id.0)).await {
             return Ok(vec![format!("{} \"{name}\" runs", kind.noun())]);
         }

@@ -84,7 +84,7 @@ fn restore_catalog(
     for row in rows {
         let id = ObjectId(row.id.0);
         if let Some(why) = restore_functions(&mut objects, row) {
-            facts.obstruct(id, why);
+            facts.miss(id, why);
         }
         let restored = restore_body(&objects, row, registry, purpose).or_else(|why| {
             let recorded = restore_body(&objects, row, registry, Purpose::Look);

@@ -34,6 +34,8 @@ pub(crate) struct Facts {
     /// Why a recorded object cannot run in this process: a variable of the environment is not set, an option is no longer
     /// taken.
     obstacles: BTreeMap<CatalogId, Error>,
+    /// Which function of the program that a recorded object calls is missing.
+    missing: BTreeMap<CatalogId, Error>,
 }
 
 impl Facts {
@@ -51,6 +53,17 @@ impl Facts {
     pub(crate) fn remove(&mut self, id: &CatalogId) {
         self.found.remove(id);
         self.obstacles.remove(id);
+        self.missing.remove(id);
+    }
+
+    /// The function that an object misses, as an error.
+    pub(crate) fn missing(&self, id: &CatalogId) -> Option<&Error> {
+        self.missing.get(id)
+    }
+
+    /// Notes the function that an object misses.
+    pub(crate) fn miss(&mut self, id: CatalogId, why: Error) {
+        self.missing.insert(id, why);
     }
 
     /// Notes why an object cannot run.
@@ -307,6 +320,7 @@ pub(crate) fn query_spec(
             _ => None,
         },
         obstacle: obstacle.map(|why| why.clone().into()),
+        missing: facts.missing.get(&object.id).map(|why| why.clone().into()),
     })
 }
 

@@ -112,10 +112,10 @@ const SHAPES: &[Shape] = &[
     },
     // Functions, and rows that they give.
     shape(
-        "SELECT format('%s of %I', k, g) AS t, regexp_replace(g, '[aeiou]', '<\\&>', 'g') AS r, to_char(v, 'FM9990') AS c, coalesce(v, 0) / 3.0 AS q FROM s",
+        "SELECT format('%s of %L', k, g) AS t, regexp_replace(g, '[aeiou]', '<\\&>', 'g') AS r, to_char(v, 'FM9990') AS c, coalesce(v, 0) / 3.0 AS q FROM s",
     ),
     shape(
-        "SELECT date_trunc('minute', at) AS m, sum(extract(second FROM at)) AS secs, max(age(at, TIMESTAMP '2020-01-01')) IS NULL AS none, count(DISTINCT at::date - DATE '2020-01-01') AS d FROM s GROUP BY 1",
+        "SELECT date_trunc('minute', at) AS m, sum(extract(second FROM at)) AS secs, min(extract(epoch FROM age(at, TIMESTAMP '1960-01-01'))) AS lo, count(DISTINCT at::date - DATE '2020-01-01') AS d FROM s GROUP BY 1",
     ),
     shape("SELECT k, v, generate_series(1, abs(w) % 4) AS n FROM s"),
     shape("SELECT k, g.x, count(*) AS n FROM s, generate_series(k, k + abs(w) % 3) AS g(x) GROUP BY k, g.x"),

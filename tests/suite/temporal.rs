@@ -11,7 +11,7 @@ use highwater::connectors::registry::Registry;
 use crate::batch::Random;
 use crate::support::{rows, until};
 
-/// A topic for each view, so that each has its own rows to take.
+/// A topic forgets what its open readers have committed, so each view has one of its own.
 const TOPICS: [&str; 3] = ["one", "two", "three"];
 
 const OBJECTS: &str =

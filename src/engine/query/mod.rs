@@ -72,10 +72,8 @@ impl Query {
             .as_ref()
             .map(|query| QueryHeader::decode(&query.extra))
             .transpose()?;
-        let failure = header
-            .as_ref()
-            .is_some_and(|header| header.stale)
-            .then(|| stale(&spec));
+        let is_stale = header.as_ref().is_some_and(|header| header.stale);
+        let failure = spec.missing.clone().or_else(|| is_stale.then(|| stale(&spec)));
         let mut stages = Stages::new(&spec, parts.shards.current_num_threads())?;
         let output = Output::open(&spec, parts, &found)?;
         if found.query.is_some() && failure.is_none() {
@@ -87,6 +85,8 @@ impl Query {
         }
         stages.restore_watermarks(&intakes, header.as_ref());
         let is_table = spec.kind() == ObjectKind::Table;
+        // What it misses from now on is to be recorded; what it has missed is.
+        let is_dirty = failure.is_none() || spec.missing.is_some();
         Ok(Self {
             table: is_table.then(TableInput::default),
             spec,
@@ -94,7 +94,7 @@ impl Query {
             stages,
             output,
             is_recorded: found.query.is_some(),
-            is_dirty: failure.is_none(),
+            is_dirty,
             failure,
             time_us: header.map_or(i64::MIN, |header| header.time_us),
         })

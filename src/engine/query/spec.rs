@@ -39,6 +39,8 @@ pub(crate) struct QuerySpec {
     pub(crate) rule: Option<ConflictRule>,
     /// Why it cannot run in this process, if it cannot.
     pub(crate) obstacle: Option<EngineError>,
+    /// Why it is FAILED from the beginning while what it reads runs, if it is: a function of the program is missing.
+    pub(crate) missing: Option<EngineError>,
 }
 
 impl QuerySpec {

@@ -1,8 +1,9 @@
-//! RisingWave's spelling of ASOF joins, rewritten token by token into the one that sqlparser reads. Spans stay, so places stay.
+//! Joins in time, rewritten token by token into the spelling that sqlparser reads. Spans stay, so places stay.
 //!
 //! ```text
 //! a ASOF JOIN b ON c         →  a ASOF JOIN b MATCH_CONDITION (TRUE) ON c
 //! a ASOF LEFT JOIN b ON c    →  a GLOBAL ASOF JOIN b MATCH_CONDITION (TRUE) ON c
+//! a JOIN b AS c FOR SYSTEM_TIME AS OF PROCTIME()    →  a JOIN b FOR SYSTEM_TIME AS OF PROCTIME() AS c
 //! ```
 //!
 //! sqlparser knows no outer ASOF join; its flag for GLOBAL, a word that means nothing else
@@ -14,6 +15,7 @@ use super::script::is_word;
 
 /// The tokens as sqlparser reads them.
 pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let tokens = versions_first(tokens);
     if !tokens.iter().any(|token| is_word(&token.token, &["asof"])) {
         return tokens;
     }
@@ -58,6 +60,37 @@ pub(crate) fn rewrite(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         index += 1;
     }
     rewritten
+}
+
+/// Puts the time of a relation before its alias: trees are written out with the alias first.
+fn versions_first(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const VERSION: [&[&str]; 5] = [&["for"], &["system_time"], &["as"], &["of"], &["proctime"]];
+    /// The words, and a pair of parentheses.
+    const VERSION_TOKENS: usize = VERSION.len() + 2;
+    for at in 2..tokens.len() {
+        let is_version = VERSION
+            .iter()
+            .enumerate()
+            .all(|(n, words)| tokens.get(at + n).is_some_and(|own| is_word(&own.token, words)));
+        let is_closed = tokens
+            .get(at + VERSION.len())
+            .is_some_and(|own| own.token == Token::LParen)
+            && tokens
+                .get(at + VERSION.len() + 1)
+                .is_some_and(|own| own.token == Token::RParen);
+        if !is_version || !is_closed || !matches!(tokens[at - 1].token, Token::Word(_)) {
+            continue;
+        }
+        // How many tokens the alias has.
+        let alias = match &tokens[at - 2].token {
+            before if is_word(before, &["as"]) => 2,
+            before if is_word(before, &["join", "from"]) => 0,
+            Token::Word(_) => 1,
+            _ => 0,
+        };
+        tokens[at - alias..at + VERSION_TOKENS].rotate_left(alias);
+    }
+    tokens
 }
 
 /// Where the match condition of a join belongs whose right side starts at `from`; `None` if it has one.

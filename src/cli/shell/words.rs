@@ -236,7 +236,7 @@ mod tests {
         );
         assert_eq!(complete("SEL", &names, KEYWORDS), (0, vec!["SELECT".to_owned()]));
         assert_eq!(
-            complete("TABLE hw.la", &names, KEYWORDS),
+            complete("TABLE hw.lan", &names, KEYWORDS),
             (6, vec!["hw.lanes".to_owned()])
         );
         assert_eq!(

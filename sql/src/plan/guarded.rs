@@ -38,6 +38,20 @@ pub fn guarded(expr: Arc<dyn PhysicalExpr>) -> PlanResult<Arc<dyn PhysicalExpr>>
     Ok(guarded.data)
 }
 
+/// The parts of a condition that all hold where it holds, guarded or not.
+pub(crate) fn conjuncts(condition: &Arc<dyn PhysicalExpr>) -> Vec<&Arc<dyn PhysicalExpr>> {
+    let mut parts = Vec::new();
+    let mut open = vec![condition];
+    while let Some(expr) = open.pop() {
+        let guarded = expr.downcast_ref::<Guarded>().map(|own| &own.both);
+        match guarded.or_else(|| expr.downcast_ref::<BinaryExpr>()) {
+            Some(both) if *both.op() == Operator::And => open.extend([both.right(), both.left()]),
+            _ => parts.push(expr),
+        }
+    }
+    parts
+}
+
 /// Whether computing an expression may fail for some row.
 fn may_fail(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let safe = match expr.downcast_ref::<BinaryExpr>() {

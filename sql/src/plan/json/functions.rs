@@ -357,8 +357,10 @@ impl ScalarUDFImpl for Coalesce {
             return Ok(jsonb::data_type());
         }
         let inner = Self::inner();
+        // What is not NULL has one type after coercion, and DataFusion tells it of fields only.
         let coerced = inner.coerce_types(types)?;
-        inner.return_type(&coerced)
+        let known = coerced.into_iter().find(|data_type| *data_type != DataType::Null);
+        Ok(known.unwrap_or(DataType::Null))
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 
+use crate::plan::guarded::conjuncts;
 use crate::stream_plan::{JoinInterval, PlanNode, StreamOp};
 
 /// A column of event time and a constant: the column's place among those of both inputs, and what is added (µs).
@@ -29,7 +30,7 @@ pub(super) fn of(
         left_after_us: None,
         right_after_us: None,
     };
-    for part in split_conjunction(condition) {
+    for part in conjuncts(condition) {
         let Some((one, op, other)) = comparison(part) else {
             continue;
         };

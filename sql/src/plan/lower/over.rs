@@ -17,14 +17,15 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{
     Expr, FetchType, Limit, LogicalPlan, Operator, SkipType, Window as LogicalWindow,
 };
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::window::WindowExpr;
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_planner::create_window_expr_with_name;
 
 use super::arguments::Arguments;
 use super::{Facts, Lowering, Relation, refused, types_of};
 use crate::plan::context::planning_options;
+use crate::plan::guarded::conjuncts;
 use crate::plan::translate::translate;
 use crate::stream_plan::{Closing, NodeId, Over, PlanNode, Rank, Slice, SortKey, StreamOp};
 use crate::{SqlError, SqlState};
@@ -272,7 +273,7 @@ impl Lowering {
         if is_read || over.slice.is_some() || ranks.iter().any(Option::is_none) {
             return;
         }
-        for part in split_conjunction(predicate) {
+        for part in conjuncts(predicate) {
             let Some((column, most)) = upper_bound(part) else {
                 continue;
             };

@@ -52,7 +52,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "SELECT length()",
         "42883",
-        "function character_length() does not exist",
+        "function length() does not exist",
         "length",
     ),
     (
@@ -133,13 +133,13 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "SELECT extract(nonsense FROM now())",
         "22023",
-        "unit \"nonsense\" not recognized",
+        "unit \"nonsense\" not recognized for type timestamp with time zone",
         "",
     ),
     (
         "SELECT regexp_replace('a', '(', 'b')",
         "2201B",
-        "invalid regular expression: unclosed group",
+        "invalid regular expression: \"(\"",
         "",
     ),
     (
@@ -187,7 +187,7 @@ async fn intervals_are_read_as_postgresql_reads_them() {
         ("INTERVAL 5 SECOND", "5.0"),
     ] {
         let text = format!(
-            "SELECT extract(epoch FROM TIMESTAMP '2020-01-10' + {interval}) - extract(epoch FROM TIMESTAMP '2020-01-10')
+            "SELECT date_part('epoch', TIMESTAMP '2020-01-10' + {interval}) - date_part('epoch', TIMESTAMP '2020-01-10')
                FROM (VALUES ('01:02:03')) t(s)"
         );
         assert_eq!(value(&text).await, seconds, "{interval}");
@@ -239,7 +239,6 @@ async fn results_that_are_many_times_their_input_are_refused() {
         "replace(repeat('a', 1000000), 'a', repeat('b', 1000))",
         "array_repeat(1, 1000000000)",
         "array_resize(ARRAY[1], 1000000000)",
-        "generate_series(1, 1000000000)",
         "range(0, 1000000000, 2)",
         "regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000), 'g')",
         "array_to_string(array_repeat('a', 100000), repeat('b', 100000))",

@@ -145,8 +145,8 @@ fn errors_speak_postgresql() {
         ),
         (
             "SELECT price::jsonb FROM bids",
-            SqlState::FeatureNotSupported,
-            "type JSONB is not supported",
+            SqlState::CannotCoerce,
+            "cannot cast type bigint to jsonb",
         ),
     ] {
         let error = error_of(text);

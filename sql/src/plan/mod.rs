@@ -21,6 +21,7 @@ mod distinct_on;
 mod dml;
 pub mod explain;
 mod functions;
+mod host_types;
 mod lateral;
 mod literals;
 mod lower;
@@ -57,16 +58,16 @@ use datafusion::sql::sqlparser::ast;
 pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_update};
 pub use self::functions::is_built_in;
+pub use self::host_types::HostTypes;
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
-pub use self::sql_function::{PlannedFunction, plan_function};
+pub use self::sql_function::{PlannedFunction, plan_function, with_function_names};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOW_END, WINDOW_START, WINDOWS_PER_ROW_MAX, WindowNode};
 
 pub(crate) use self::dml::check_default;
-pub(crate) use self::sql_function::takes;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

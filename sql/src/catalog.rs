@@ -14,7 +14,7 @@ use crate::statement::{Include, ObjectKind, OnConflict};
 use crate::stream_plan::StreamPlan;
 
 pub use self::dependencies::DropPlan;
-pub use self::functions::{FunctionDef, function_key};
+pub use self::functions::FunctionDef;
 pub use self::lookup::NewName;
 
 /// Numbers an object for as long as the database lives; never used again.

@@ -1,9 +1,9 @@
 //! Functions of the program that embeds the database: Rust code over Arrow arrays, called by SQL under a name.
 //!
-//! They are part of what the planner is given, like the objects of the catalog ([ADR-19]). An error or a panic of one fails
+//! They are part of what the planner is given, like the objects of the catalog (ADR-19). An error or a panic of one fails
 //! the query that called it, and nothing else.
-//!
-//! [ADR-19]: https://github.com/highwater/highwater/blob/main/docs/adr/0019-functions-of-the-program.md
+
+mod aggregate;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +11,14 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
 use datafusion::common::{DataFusionError, Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    AggregateUDF, ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use self::aggregate::HostAggregate;
 use crate::error::{SqlError, SqlState};
 
 /// What a function of the program fails with.
@@ -56,6 +55,36 @@ pub trait Accumulate: Send + Sync {
     /// # Errors
     /// The query fails with what it says.
     fn result(&mut self) -> Result<ArrayRef, HostError>;
+}
+
+/// What is known of types and of functions that are built in.
+pub trait TypeNames {
+    /// Whether a function of this name is built in.
+    fn is_taken(&self, function: &str) -> bool;
+    /// Whether columns have this type.
+    fn is_of_columns(&self, data_type: &DataType) -> bool;
+    /// The type as a text that [`Self::read`] reads.
+    fn written(&self, data_type: &DataType) -> String;
+    /// The type of a text.
+    fn read(&self, text: &str) -> Option<DataType>;
+}
+
+/// Whether a value stands for an argument without a cast; texts may be constants of any type.
+pub(crate) fn takes(given: &DataType, wanted: &DataType) -> bool {
+    use DataType as T;
+    let is_float = |data_type: &DataType| matches!(data_type, T::Float32 | T::Float64);
+    match (given, wanted) {
+        (T::Null | T::Utf8 | T::Utf8View | T::LargeUtf8, _) => true,
+        _ if given == wanted => true,
+        // Whole constants count as BIGINT here.
+        (T::Int16 | T::Int32 | T::Int64, wanted) => wanted.is_numeric(),
+        (T::Decimal128(..), T::Decimal128(..)) => true,
+        (T::Decimal128(..), wanted) => is_float(wanted),
+        (T::Float32, T::Float64) => true,
+        (T::Date32, T::Timestamp(..)) => true,
+        (T::Timestamp(..), T::Timestamp(_, Some(_))) => true,
+        _ => false,
+    }
 }
 
 /// What is known of a function without calling it.
@@ -119,28 +148,28 @@ pub struct HostFunctions {
 }
 
 impl HostFunctions {
-    /// Checks the names against each other and against `is_taken`, which knows the functions that are built in.
+    /// Checks the names against each other and against those that are built in.
     ///
     /// # Errors
     /// A name that SQL could not call without quotes, or that is taken; a type that columns do not have.
     pub fn new(
         scalar: Vec<ScalarFunction>,
         aggregate: Vec<AggregateFunction>,
-        is_taken: &dyn Fn(&str) -> bool,
+        types: &dyn TypeNames,
     ) -> Result<Self, SqlError> {
         let mut functions = Self::default();
         for function in scalar {
-            functions.check(&function.face, is_taken)?;
+            functions.check(&function.face, types)?;
             functions.insert_scalar(function.face, function.compute);
         }
         for function in aggregate {
-            functions.check(&function.face, is_taken)?;
+            functions.check(&function.face, types)?;
             functions.insert_aggregate(function.face, function.start);
         }
         Ok(functions)
     }
 
-    fn check(&self, face: &Face, is_taken: &dyn Fn(&str) -> bool) -> Result<(), SqlError> {
+    fn check(&self, face: &Face, types: &dyn TypeNames) -> Result<(), SqlError> {
         let name = &face.name;
         let is_plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
             && name
@@ -151,12 +180,12 @@ impl HostFunctions {
             return Err(SqlError::new(SqlState::InvalidFunctionDefinition, message)
                 .with_hint("Names have small letters, digits and underscores."));
         }
-        if is_taken(name) || self.scalar.contains_key(name) || self.aggregate.contains_key(name) {
+        if types.is_taken(name) || self.scalar.contains_key(name) || self.aggregate.contains_key(name) {
             let message = format!("function {name} already exists");
             return Err(SqlError::new(SqlState::DuplicateFunction, message));
         }
         for data_type in face.arguments.iter().chain([&face.returns]) {
-            if crate::plan::types::column_type(data_type) != *data_type {
+            if !types.is_of_columns(data_type) {
                 let message = format!("function {name} has type {data_type}, which columns do not have");
                 return Err(SqlError::new(SqlState::InvalidFunctionDefinition, message)
                     .with_hint("Timestamps count microseconds, texts are Utf8, numbers are signed."));
@@ -207,7 +236,7 @@ impl HostFunctions {
 
     /// The function of this name as a text that [`Self::with_recorded`] reads.
     #[must_use]
-    pub fn record(&self, name: &str) -> Option<String> {
+    pub fn record(&self, name: &str, types: &dyn TypeNames) -> Option<String> {
         let scalar = self
             .scalar
             .get(name)
@@ -218,22 +247,22 @@ impl HostFunctions {
                 .and_then(|udf| udf.inner().downcast_ref::<HostAggregate>())
         };
         scalar
-            .map(|udf| udf.face.recorded("scalar"))
-            .or_else(|| aggregate().map(|udf| udf.face.recorded("aggregate")))
+            .map(|udf| udf.face.recorded("scalar", types))
+            .or_else(|| aggregate().map(|udf| udf.face.recorded("aggregate", types)))
     }
 
     /// These functions and the recorded one: if it is not there as it was recorded, what stands in its place fails when it is
     /// called, and so lets what was recorded be planned as it was. The text says what differs, if something does.
     #[must_use]
-    pub fn with_recorded(&self, record: &str) -> (Self, Option<String>) {
-        let Some((kind, face)) = Face::read(record) else {
+    pub fn with_recorded(&self, record: &str, types: &dyn TypeNames) -> (Self, Option<String>) {
+        let Some((kind, face)) = Face::read(record, types) else {
             return (
                 self.clone(),
                 Some(format!("the record \"{record}\" cannot be read")),
             );
         };
         let name = face.name.clone();
-        let why = match self.record(&name) {
+        let why = match self.record(&name, types) {
             Some(known) if known == record => return (self.clone(), None),
             Some(_) => format!("function {name} is registered with other types than those recorded"),
             None => format!("function {name} is not registered"),
@@ -285,17 +314,14 @@ impl Face {
         }
     }
 
-    fn recorded(&self, kind: &str) -> String {
-        let types: Vec<String> = self
-            .arguments
-            .iter()
-            .map(crate::plan::types::written_type)
-            .collect();
-        let returns = crate::plan::types::written_type(&self.returns);
-        format!("{kind}|{}|{}|{returns}", self.name, types.join("|"))
+    fn recorded(&self, kind: &str, types: &dyn TypeNames) -> String {
+        let arguments = self.arguments.iter().map(|data_type| types.written(data_type));
+        let arguments: Vec<String> = arguments.collect();
+        let returns = types.written(&self.returns);
+        format!("{kind}|{}|{}|{returns}", self.name, arguments.join("|"))
     }
 
-    fn read(record: &str) -> Option<(Kind, Self)> {
+    fn read(record: &str, types: &dyn TypeNames) -> Option<(Kind, Self)> {
         let parts: Vec<&str> = record.split('|').collect();
         let [kind, name, arguments @ .., returns] = parts.as_slice() else {
             return None;
@@ -305,10 +331,7 @@ impl Face {
             "aggregate" => Kind::Aggregate,
             _ => return None,
         };
-        let data_type = |text: &&str| {
-            let sql = crate::parse::parse_data_type(text).ok()?;
-            crate::plan::types::arrow_type(&sql).ok()
-        };
+        let data_type = |text: &&str| types.read(text);
         let arguments = arguments.iter().filter(|text| !text.is_empty());
         Some((
             kind,
@@ -326,7 +349,7 @@ impl Face {
             && args
                 .iter()
                 .zip(&self.arguments)
-                .all(|(given, wanted)| crate::plan::takes(given, wanted));
+                .all(|(given, wanted)| takes(given, wanted));
         if fits {
             return Ok(self.arguments.clone());
         }
@@ -442,141 +465,5 @@ impl ScalarUDFImpl for HostScalar {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&values, 0)?),
             false => ColumnarValue::Array(values),
         })
-    }
-}
-
-/// An [`AggregateFunction`] for DataFusion.
-struct HostAggregate {
-    face: Face,
-    signature: Signature,
-    start: Arc<Start>,
-}
-
-impl fmt::Debug for HostAggregate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.face.name)
-    }
-}
-
-impl PartialEq for HostAggregate {
-    fn eq(&self, other: &Self) -> bool {
-        self.face == other.face
-    }
-}
-
-impl Eq for HostAggregate {}
-
-impl Hash for HostAggregate {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.face.hash(state);
-    }
-}
-
-impl AggregateUDFImpl for HostAggregate {
-    fn name(&self) -> &str {
-        &self.face.name
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _args: &[DataType]) -> PlanResult<DataType> {
-        Ok(self.face.returns.clone())
-    }
-
-    fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
-        self.face.coerced(args)
-    }
-
-    fn accumulator(&self, _args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        let inner = self.face.guarded(|| Ok((self.start)()))?;
-        Ok(Box::new(HostAccumulator {
-            seen: vec![Vec::new(); self.face.arguments.len()],
-            face: self.face.clone(),
-            inner,
-        }))
-    }
-
-    /// The state of a part of a group is its rows: a program need not say how parts come together.
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        let fields = self.face.arguments.iter().enumerate().map(|(at, data_type)| {
-            let item = Arc::new(Field::new_list_field(data_type.clone(), true));
-            Arc::new(Field::new(
-                format!("{}[{at}]", args.name),
-                DataType::List(item),
-                true,
-            ))
-        });
-        Ok(fields.collect())
-    }
-}
-
-/// An [`Accumulate`] for DataFusion.
-struct HostAccumulator {
-    face: Face,
-    inner: Box<dyn Accumulate>,
-    /// The rows of the group, by argument.
-    seen: Vec<Vec<ArrayRef>>,
-}
-
-impl fmt::Debug for HostAccumulator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.face.name)
-    }
-}
-
-impl Accumulator for HostAccumulator {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
-        for (seen, column) in self.seen.iter_mut().zip(values) {
-            seen.push(Arc::clone(column));
-        }
-        let inner = &mut self.inner;
-        self.face.guarded(|| inner.add(values))
-    }
-
-    fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let inner = &mut self.inner;
-        let value = self.face.guarded(|| inner.result())?;
-        ScalarValue::try_from_array(&self.face.checked(value, 1)?, 0)
-    }
-
-    fn size(&self) -> usize {
-        let arrays = self.seen.iter().flatten();
-        size_of_val(self) + arrays.map(|array| array.get_array_memory_size()).sum::<usize>()
-    }
-
-    fn state(&mut self) -> PlanResult<Vec<ScalarValue>> {
-        let columns = self
-            .seen
-            .iter()
-            .zip(&self.face.arguments)
-            .map(|(seen, data_type)| {
-                let parts: Vec<&dyn Array> = seen.iter().map(AsRef::as_ref).collect();
-                let values = match parts.is_empty() {
-                    true => arrow::array::new_empty_array(data_type),
-                    false => arrow::compute::concat(&parts)?,
-                };
-                let list = arrow::array::ListArray::try_new(
-                    Arc::new(Field::new_list_field(data_type.clone(), true)),
-                    arrow::buffer::OffsetBuffer::from_lengths([values.len()]),
-                    values,
-                    None,
-                )?;
-                Ok(ScalarValue::List(Arc::new(list)))
-            });
-        columns.collect()
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> PlanResult<()> {
-        let rows = states.first().map_or(0, |state| state.len());
-        for row in 0..rows {
-            let columns: Vec<ArrayRef> = states
-                .iter()
-                .map(|state| state.as_list::<i32>().value(row))
-                .collect();
-            self.update_batch(&columns)?;
-        }
-        Ok(())
     }
 }

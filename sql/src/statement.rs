@@ -471,6 +471,8 @@ pub struct Drop {
     pub kind: ObjectKind,
     /// Their names with their places.
     pub names: Vec<(String, usize)>,
+    /// For each name of a function the types of its arguments, where they are given.
+    pub signatures: Vec<Option<Vec<ast::DataType>>>,
     /// `IF EXISTS`
     pub if_exists: bool,
     /// `CASCADE`

@@ -293,7 +293,12 @@ fn functions_of(catalog: &Catalog, statement: &Statement) -> Vec<(String, String
     let called = plan::functions_called_by(statement).into_iter();
     let recorded = called.filter(|name| catalog.function(name).is_none());
     recorded
-        .filter_map(|name| Some((FUNCTION_FACT.to_owned(), catalog.host().record(&name)?)))
+        .filter_map(|name| {
+            Some((
+                FUNCTION_FACT.to_owned(),
+                catalog.host().record(&name, &plan::HostTypes)?,
+            ))
+        })
         .collect()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highwater_connectors::registry::Registry;
 use highwater_sql::host::{AggregateFunction, HostFunctions, ScalarFunction};
-use highwater_sql::plan::is_built_in;
+use highwater_sql::plan::HostTypes;
 use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
 
 use super::{Database, recover};
@@ -186,7 +186,7 @@ impl DatabaseBuilder {
             ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
             ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
         ];
-        let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &is_built_in)?;
+        let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &HostTypes)?;
         let options = OpenOptions {
             functions,
             checkpoint_interval: self.checkpoint_interval,

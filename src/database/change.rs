@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use highwater_sql::catalog::{Catalog, NewName, Object, ObjectBody, ObjectId};
+use highwater_sql::plan::with_function_names;
 use highwater_sql::statement::{Drop, ObjectKind};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::catalog::{self, CatalogRow};
@@ -106,7 +107,7 @@ impl Database {
     pub(crate) async fn drop_objects(&self, drop: &Drop) -> Result<Outcome> {
         let tag = format!("DROP {}", drop.kind.noun().to_uppercase());
         self.refuse_read_only(&tag)?;
-        let drop = drop.clone();
+        let drop = with_function_names(drop)?;
         let notices = self
             .to_its_end(move |database| async move { database.drop_now(&drop).await })
             .await?;

@@ -6,6 +6,7 @@ use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, ObjectId};
 use highwater_sql::host::HostFunctions;
 use highwater_sql::parse;
+use highwater_sql::plan::HostTypes;
 use highwater_storage::catalog::{self, CatalogRow};
 use highwater_storage::{Epoch, Store, progress};
 use parking_lot::RwLock;
@@ -118,7 +119,7 @@ fn restore_functions(objects: &mut Catalog, row: &CatalogRow) -> Option<Error> {
         if name != FUNCTION_FACT {
             continue;
         }
-        let (functions, why) = objects.host().with_recorded(record);
+        let (functions, why) = objects.host().with_recorded(record, &HostTypes);
         objects.set_host(functions);
         if let Some(why) = why {
             let error = Error::new("42883", why)

@@ -6,7 +6,6 @@ use arrow::datatypes::DataType;
 
 use super::{Catalog, Object, ObjectBody};
 use crate::error::{SqlError, SqlState};
-use crate::plan::types::sql_type_name;
 use crate::statement::ObjectKind;
 use crate::suggest::closest;
 
@@ -21,13 +20,6 @@ pub struct FunctionDef {
     pub body: String,
     /// Whether it is NULL where an argument is NULL.
     pub is_strict: bool,
-}
-
-/// The name under which the catalog keeps a function: functions may be called like relations.
-#[must_use]
-pub fn function_key(name: &str, arguments: &[DataType]) -> String {
-    let types: Vec<String> = arguments.iter().map(sql_type_name).collect();
-    format!("{name}({})", types.join(","))
 }
 
 impl Catalog {

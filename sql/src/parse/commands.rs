@@ -3,8 +3,8 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::create::{create, query_tail, refused_kind, whole_relation};
-use super::cursor::{Cursor, Name};
-use super::function::function_name;
+use super::cursor::Cursor;
+use super::function::signature;
 use super::with::with_clause;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe};
@@ -21,10 +21,14 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         return Err(refused_kind(cursor, "DROP", position));
     };
     let if_exists = cursor.eat(&["if", "exists"]);
-    let mut names = Vec::new();
+    let (mut names, mut signatures) = (Vec::new(), Vec::new());
     loop {
-        let name = object_of(cursor, kind)?;
+        let name = cursor.object_name("the name of an object")?;
         names.push((name.text, name.position));
+        signatures.push(match kind {
+            ObjectKind::Function => signature(cursor)?,
+            _ => None,
+        });
         if !cursor.eat_token(&Token::Comma) {
             break;
         }
@@ -37,17 +41,10 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::Drop(Drop {
         kind,
         names,
+        signatures,
         if_exists,
         cascade,
     }))
-}
-
-/// Takes the name of an object of this kind.
-fn object_of(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Name, SqlError> {
-    match kind {
-        ObjectKind::Function => function_name(cursor),
-        _ => cursor.object_name("the name of an object"),
-    }
 }
 
 fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
@@ -116,10 +113,7 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["show"])?;
     let show = if cursor.eat(&["create"]) {
         let kind = object_kind(cursor);
-        let name = match kind {
-            Some(kind) => object_of(cursor, kind)?,
-            None => cursor.object_name("the name of an object")?,
-        };
+        let name = cursor.object_name("the name of an object")?;
         Show::Create {
             kind,
             name: name.text,

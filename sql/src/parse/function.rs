@@ -4,7 +4,6 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
-use super::script::is_word;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{CreateFunction, FunctionArgument, Purity};
 
@@ -239,27 +238,21 @@ fn body_of(text: &str) -> Result<ast::Expr, SqlError> {
     }
 }
 
-/// Takes `name` or `name(type, …)`: the text by which the catalog knows the function.
+/// Takes the types of a function's arguments in parentheses, if they stand there; names in front of them say nothing.
 ///
 /// # Errors
-/// No name or no types stand there.
-pub(crate) fn function_name(cursor: &mut Cursor<'_>) -> Result<Name, SqlError> {
-    let mut name = cursor.object_name("the name of a function")?;
-    if *cursor.peek() != Token::LParen {
-        return Ok(name);
+/// Something else stands in the parentheses.
+pub(crate) fn signature(cursor: &mut Cursor<'_>) -> Result<Option<Vec<ast::DataType>>, SqlError> {
+    if !cursor.eat_token(&Token::LParen) {
+        return Ok(None);
     }
-    cursor.take();
     let mut types = Vec::new();
     while !cursor.eat_token(&Token::RParen) {
         if !types.is_empty() {
             cursor.expect_token(&Token::Comma)?;
         }
-        let is_named = matches!(cursor.peek_nth(1), Token::Word(_));
-        if is_named && !TYPE_STARTS.iter().any(|start| is_word(cursor.peek(), &[start])) {
-            cursor.take();
-        }
-        types.push(crate::plan::types::arrow_type(&cursor.data_type()?)?);
+        argument_name(cursor)?;
+        types.push(cursor.data_type()?);
     }
-    name.text = crate::catalog::function_key(&name.text, &types);
-    Ok(name)
+    Ok(Some(types))
 }

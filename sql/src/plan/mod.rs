@@ -23,6 +23,7 @@ pub mod explain;
 mod functions;
 pub mod guarded;
 mod json;
+mod host_types;
 mod lateral;
 mod literals;
 mod lower;
@@ -64,9 +65,10 @@ use datafusion::sql::sqlparser::ast;
 pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
 pub use self::functions::is_built_in;
+pub use self::host_types::HostTypes;
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
-pub use self::sql_function::{PlannedFunction, plan_function};
+pub use self::sql_function::{PlannedFunction, plan_function, with_function_names};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name};
 pub use self::walk::{functions_called_by, relations_of, relations_read_by};
@@ -75,7 +77,6 @@ pub use self::window_columns::{WINDOW_END, WINDOW_START};
 
 pub(crate) use self::dml::check_default;
 pub(crate) use self::lower::scan_of;
-pub(crate) use self::sql_function::takes;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};

@@ -21,7 +21,8 @@ use datafusion::optimizer::Analyzer;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{self, Ident, Value};
 
-use crate::catalog::{Catalog, FunctionDef, Object, ObjectBody, function_key};
+use crate::catalog::{Catalog, FunctionDef, Object, ObjectBody};
+use crate::host::takes;
 use crate::parse::parse_expression;
 use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
@@ -30,7 +31,7 @@ use crate::plan::translate::{external, translate};
 use crate::plan::types::{arrow_type, column_type, sql_type_name};
 use crate::plan::walk::{PartMut, walk_mut};
 use crate::plan::{literals, postgres, rewrite, spelled};
-use crate::statement::{CreateFunction, Purity};
+use crate::statement::{CreateFunction, Drop, Purity};
 use crate::{SqlError, SqlState};
 
 /// How many parts an expression may have once its functions are replaced.
@@ -44,6 +45,27 @@ pub struct PlannedFunction {
     pub def: FunctionDef,
     /// Names of the functions that it calls, sorted.
     pub depends_on: Vec<String>,
+}
+
+/// The name under which the catalog keeps a function: functions may be called like relations.
+fn function_key(name: &str, arguments: &[DataType]) -> String {
+    let types: Vec<String> = arguments.iter().map(sql_type_name).collect();
+    format!("{name}({})", types.join(","))
+}
+
+/// The statement with functions under the names that the catalog has, where it says the types of their arguments.
+///
+/// # Errors
+/// A type that is not there.
+pub fn with_function_names(drop: &Drop) -> Result<Drop, SqlError> {
+    let mut drop = drop.clone();
+    for ((name, position), signature) in drop.names.iter_mut().zip(&drop.signatures) {
+        if let Some(signature) = signature {
+            let types = signature.iter().map(arrow_type).collect::<Result<Vec<_>, _>>();
+            *name = function_key(name, &types.map_err(|error| error.at(*position))?);
+        }
+    }
+    Ok(drop)
 }
 
 /// Plans `CREATE FUNCTION`: resolves its types and checks its body.
@@ -390,7 +412,7 @@ impl SqlFunction {
             && args
                 .iter()
                 .zip(&self.arguments)
-                .all(|(given, wanted)| takes(given, wanted));
+                .all(|(given, wanted)| takes(&column_type(given), wanted));
         if fits {
             return Ok(());
         }
@@ -400,24 +422,6 @@ impl SqlFunction {
             self.name,
             types.join(", ")
         )
-    }
-}
-
-/// Whether a value stands for an argument without a cast; texts may be constants of any type.
-pub(crate) fn takes(written: &DataType, wanted: &DataType) -> bool {
-    use DataType as T;
-    let given = &column_type(written);
-    let is_float = |data_type: &DataType| matches!(data_type, T::Float32 | T::Float64);
-    match (given, wanted) {
-        _ if given == wanted || *written == T::Null || *given == T::Utf8 => true,
-        // Whole constants count as BIGINT here.
-        (T::Int16 | T::Int32 | T::Int64, wanted) => wanted.is_numeric(),
-        (T::Decimal128(..), T::Decimal128(..)) => true,
-        (T::Decimal128(..), wanted) => is_float(wanted),
-        (T::Float32, T::Float64) => true,
-        (T::Date32, T::Timestamp(..)) => true,
-        (T::Timestamp(..), T::Timestamp(_, Some(_))) => true,
-        _ => false,
     }
 }
 

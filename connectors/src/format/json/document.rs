@@ -42,7 +42,7 @@ fn escape(text: &[u8]) -> Result<usize, Fault> {
     }
 }
 
-/// The code of the `\uXXXX` that `text` starts with.
+/// The code of the `\u` with four hexadecimal digits that `text` starts with.
 fn hex4(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"\\u")?.get(..4)?;
     u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()

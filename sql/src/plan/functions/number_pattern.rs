@@ -346,6 +346,15 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
+/// The places of a pattern for digits.
+struct Places {
+    /// Before the first digit of the number.
+    spaces: usize,
+    count: usize,
+    /// How many have been passed.
+    current: usize,
+}
+
 /// Writes one number; the names are those of PostgreSQL's `NUMProc`.
 struct Writer<'p> {
     pattern: &'p NumberPattern,
@@ -353,16 +362,13 @@ struct Writer<'p> {
     number: Vec<char>,
     /// Where the next digit stands.
     at: usize,
-    spaces: usize,
+    places: Places,
     is_filled: bool,
     has_brackets: bool,
     sign: SignPlace,
     /// Behind this digit there are zeros only.
     last_relevant: Option<usize>,
     is_sign_written: bool,
-    count: usize,
-    /// How many places of digits have been passed.
-    current: usize,
     is_in_number: bool,
 }
 
@@ -402,14 +408,16 @@ impl<'p> Writer<'p> {
             is_negative,
             number,
             at: 0,
-            spaces,
+            places: Places {
+                spaces,
+                count,
+                current: 0,
+            },
             is_filled,
             has_brackets,
             sign,
             last_relevant,
             is_sign_written,
-            count,
-            current: 0,
             is_in_number: false,
         }
     }
@@ -461,34 +469,35 @@ impl<'p> Writer<'p> {
     /// One place of a digit or of the point.
     fn place(&mut self, is_zero: bool, out: &mut String) {
         self.is_in_number = false;
-        let starts_with_zero = self.pattern.has_zero && self.pattern.zero_start == self.current;
-        let is_reached = self.current >= self.spaces || starts_with_zero;
+        let starts_with_zero = self.pattern.has_zero && self.pattern.zero_start == self.places.current;
+        let is_reached = self.places.current >= self.places.spaces || starts_with_zero;
         if !self.is_sign_written && is_reached && (!self.is_before_point() || self.ends_at_point()) {
             self.write_sign(out);
         }
-        let pads_zeros = self.pattern.has_zero && self.pattern.zero_start <= self.current;
-        if self.current < self.spaces && !pads_zeros {
+        let pads_zeros = self.pattern.has_zero && self.pattern.zero_start <= self.places.current;
+        if self.places.current < self.places.spaces && !pads_zeros {
             if self.is_filled {
                 out.push(' ');
             }
-        } else if self.current < self.spaces {
+        } else if self.places.current < self.places.spaces {
             out.push('0');
             self.is_in_number = true;
         } else {
             self.digit(is_zero, out);
         }
-        let mut end = self.count + usize::from(self.spaces > 0) + usize::from(self.pattern.has_point);
+        let mut end =
+            self.places.count + usize::from(self.places.spaces > 0) + usize::from(self.pattern.has_point);
         if self.last_relevant == Some(self.at) {
-            end = self.current;
+            end = self.places.current;
         }
-        if self.current + 1 == end {
+        if self.places.current + 1 == end {
             if self.is_sign_written && self.has_brackets {
                 out.push(if self.is_negative { '>' } else { ' ' });
             } else if self.sign == SignPlace::After {
                 out.push(if self.is_negative { '-' } else { '+' });
             }
         }
-        self.current += 1;
+        self.places.current += 1;
     }
 
     fn digit(&mut self, is_zero: bool, out: &mut String) {

@@ -332,7 +332,7 @@ fn starts_with(args: &Args) -> Computed {
     args.strict_bools(|row| Ok(texts.get(row).starts_with(starts.get(row))))
 }
 
-/// `\XXXX`, `\+XXXXXX`, `\uXXXX` and `\UXXXXXXXX` are characters by their number.
+/// Four hexadecimal digits behind `\` or `\u`, six behind `\+` and eight behind `\U` are a character by its number.
 fn unistr(args: &Args) -> Computed {
     let texts = args.texts(0);
     args.strict_texts(|row, text| {

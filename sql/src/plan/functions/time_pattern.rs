@@ -121,20 +121,36 @@ pub(crate) struct TimePattern(Vec<Part>);
 /// What a text has said.
 #[derive(Default)]
 struct Read {
+    date: CalendarDate,
+    iso: IsoDate,
+    clock: Clock,
+    julian: Option<i64>,
+}
+
+#[derive(Default)]
+struct CalendarDate {
     year: Option<i64>,
     month: Option<i64>,
     day: Option<i64>,
     day_of_year: Option<i64>,
-    iso_year: Option<i64>,
-    iso_week: Option<i64>,
-    iso_day: Option<i64>,
-    iso_day_of_year: Option<i64>,
     week: Option<i64>,
-    julian: Option<i64>,
+    is_bc: bool,
+}
+
+/// A day by the week that it is in.
+#[derive(Default)]
+struct IsoDate {
+    year: Option<i64>,
+    week: Option<i64>,
+    day: Option<i64>,
+    day_of_year: Option<i64>,
+}
+
+#[derive(Default)]
+struct Clock {
     hour: i64,
     is_hour_12: bool,
     is_afternoon: Option<bool>,
-    is_bc: bool,
     minute: i64,
     second: i64,
     micros: i64,
@@ -287,7 +303,7 @@ impl Read {
             Word::Fill => Some(text),
             Word::MonthName | Word::ShortMonthName => {
                 let (month, rest) = named(text, &MONTHS)?;
-                self.month = Some(month);
+                self.date.month = Some(month);
                 Some(rest)
             }
             Word::DayName | Word::ShortDayName => named(text, &DAYS).map(|(_, rest)| rest),
@@ -297,12 +313,12 @@ impl Read {
                     let start = text.get(..half.len())?;
                     start.eq_ignore_ascii_case(half).then(|| &text[half.len()..])
                 })?;
-                self.is_afternoon = Some(letter == 'p');
+                self.clock.is_afternoon = Some(letter == 'p');
                 Some(rest)
             }
             Word::Era => {
-                self.is_bc = text.get(..2)?.eq_ignore_ascii_case("bc");
-                let is_era = self.is_bc || text.get(..2)?.eq_ignore_ascii_case("ad");
+                self.date.is_bc = text.get(..2)?.eq_ignore_ascii_case("bc");
+                let is_era = self.date.is_bc || text.get(..2)?.eq_ignore_ascii_case("ad");
                 is_era.then(|| &text[2..])
             }
             _ => self.take_number(word, text, is_fixed),
@@ -326,23 +342,23 @@ impl Read {
         let number: i64 = digits[..end].parse().ok()?;
         let signed = if is_negative { -number } else { number };
         match word {
-            Word::Year(_) => self.year = Some(full_year(signed, end)),
-            Word::IsoYear(_) => self.iso_year = Some(full_year(signed, end)),
-            Word::Month => self.month = Some(number),
-            Word::Day => self.day = Some(number),
-            Word::DayOfYear => self.day_of_year = Some(number),
-            Word::IsoDay => self.iso_day = Some(number),
-            Word::IsoDayOfYear => self.iso_day_of_year = Some(number),
-            Word::IsoWeek => self.iso_week = Some(number),
-            Word::Week => self.week = Some(number),
-            Word::Hour24 => self.hour = number,
-            Word::Hour12 => (self.hour, self.is_hour_12) = (number, true),
-            Word::Minute => self.minute = number,
-            Word::Second => self.second = number,
-            Word::SecondOfDay => self.second_of_day = Some(number),
+            Word::Year(_) => self.date.year = Some(full_year(signed, end)),
+            Word::IsoYear(_) => self.iso.year = Some(full_year(signed, end)),
+            Word::Month => self.date.month = Some(number),
+            Word::Day => self.date.day = Some(number),
+            Word::DayOfYear => self.date.day_of_year = Some(number),
+            Word::IsoDay => self.iso.day = Some(number),
+            Word::IsoDayOfYear => self.iso.day_of_year = Some(number),
+            Word::IsoWeek => self.iso.week = Some(number),
+            Word::Week => self.date.week = Some(number),
+            Word::Hour24 => self.clock.hour = number,
+            Word::Hour12 => (self.clock.hour, self.clock.is_hour_12) = (number, true),
+            Word::Minute => self.clock.minute = number,
+            Word::Second => self.clock.second = number,
+            Word::SecondOfDay => self.clock.second_of_day = Some(number),
             Word::Fraction(_) => {
                 let places = u32::try_from(6usize.checked_sub(end)?).ok()?;
-                self.micros = number * 10i64.pow(places);
+                self.clock.micros = number * 10i64.pow(places);
             }
             Word::Julian => self.julian = Some(number),
             _ => {}
@@ -354,50 +370,60 @@ impl Read {
         if let Some(julian) = self.julian {
             return Some(day_of_julian(julian));
         }
-        if self.iso_year.is_some() || self.iso_week.is_some() {
-            let start = iso_week_start(self.iso_year?, 1);
-            if let Some(day) = self.iso_day_of_year {
+        if self.iso.year.is_some() || self.iso.week.is_some() {
+            let start = iso_week_start(self.iso.year?, 1);
+            if let Some(day) = self.iso.day_of_year {
                 return Some(start + day - 1);
             }
-            let week = self.iso_week.unwrap_or(1);
-            let day = self.iso_day.unwrap_or(1);
+            let week = self.iso.week.unwrap_or(1);
+            let day = self.iso.day.unwrap_or(1);
             let fits = (1..=53).contains(&week) && (1..=7).contains(&day);
             return fits.then_some(start + (week - 1) * 7 + day - 1);
         }
-        let is_bc = self.is_bc;
-        let year = self.year.map_or(0, |year| if is_bc { 1 - year } else { year });
+        let is_bc = self.date.is_bc;
+        let year = self
+            .date
+            .year
+            .map_or(0, |year| if is_bc { 1 - year } else { year });
         // Without a year it is the first before Christ, as in PostgreSQL.
-        let year = if self.year.is_some_and(|year| year < 0) {
+        let year = if self.date.year.is_some_and(|year| year < 0) {
             year + 1
         } else {
             year
         };
-        if let Some(day) = self.day_of_year {
+        if let Some(day) = self.date.day_of_year {
             let fits = (1..=first_day(year + 1) - first_day(year)).contains(&day);
             return fits.then(|| first_day(year) + day - 1);
         }
-        if let Some(week) = self.week {
+        if let Some(week) = self.date.week {
             return (1..=53).contains(&week).then(|| first_day(year) + (week - 1) * 7);
         }
-        day_of(year, self.month.unwrap_or(1), self.day.unwrap_or(1))
+        day_of(year, self.date.month.unwrap_or(1), self.date.day.unwrap_or(1))
     }
 
     fn clock(&self) -> Option<i64> {
-        if let Some(second) = self.second_of_day {
+        if let Some(second) = self.clock.second_of_day {
             return (0..86_400)
                 .contains(&second)
                 .then_some(second * MICROS_PER_SECOND);
         }
-        let mut hour = self.hour;
-        if self.is_hour_12 || self.is_afternoon.is_some() {
-            let is_none = hour == 0 && self.is_afternoon.is_none();
+        let mut hour = self.clock.hour;
+        if self.clock.is_hour_12 || self.clock.is_afternoon.is_some() {
+            let is_none = hour == 0 && self.clock.is_afternoon.is_none();
             if !(1..=12).contains(&hour) && !is_none {
                 return None;
             }
-            hour = hour % 12 + if self.is_afternoon == Some(true) { 12 } else { 0 };
+            hour = hour % 12
+                + if self.clock.is_afternoon == Some(true) {
+                    12
+                } else {
+                    0
+                };
         }
-        let fits = hour < 24 && self.minute < 60 && self.second < 60;
-        fits.then(|| (hour * 3600 + self.minute * 60 + self.second) * MICROS_PER_SECOND + self.micros)
+        let fits = hour < 24 && self.clock.minute < 60 && self.clock.second < 60;
+        fits.then(|| {
+            (hour * 3600 + self.clock.minute * 60 + self.clock.second) * MICROS_PER_SECOND + self.clock.micros
+        })
     }
 }
 

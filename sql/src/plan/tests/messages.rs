@@ -177,14 +177,14 @@ async fn errors_have_postgresqls_states_and_words_and_a_place_where_there_is_one
 #[tokio::test]
 async fn intervals_are_read_as_postgresql_reads_them() {
     for (interval, seconds) in [
-        ("INTERVAL '03:00:04.5'", "10804.5"),
-        ("INTERVAL '2 days 03:00:04'", "183604.0"),
-        ("INTERVAL '1:30' MINUTE TO SECOND", "90.0"),
-        ("INTERVAL '10' MINUTE", "600.0"),
-        ("- INTERVAL '1 day 02:00'", "-93600.0"),
-        ("'1 day 02:00'::interval", "93600.0"),
-        ("CAST(s AS INTERVAL)", "3723.0"),
-        ("INTERVAL 5 SECOND", "5.0"),
+        ("INTERVAL '03:00:04.5'", "10804.500000"),
+        ("INTERVAL '2 days 03:00:04'", "183604.000000"),
+        ("INTERVAL '1:30' MINUTE TO SECOND", "90.000000"),
+        ("INTERVAL '10' MINUTE", "600.000000"),
+        ("- INTERVAL '1 day 02:00'", "-93600.000000"),
+        ("'1 day 02:00'::interval", "93600.000000"),
+        ("CAST(s AS INTERVAL)", "3723.000000"),
+        ("INTERVAL 5 SECOND", "5.000000"),
     ] {
         let text = format!(
             "SELECT date_part('epoch', TIMESTAMP '2020-01-10' + {interval}) - date_part('epoch', TIMESTAMP '2020-01-10')
@@ -254,11 +254,11 @@ async fn results_that_are_many_times_their_input_are_refused() {
         ("length(repeat(s, 1000000))", "1000000"),
         ("lpad(s, 3, 'ä')", "ääa"),
         ("replace(s, 'a', 'bb')", "bb"),
-        ("array_to_string(generate_series(1, 5, 2), '-')", "1-3-5"),
+        ("array_to_string(range(1, 6, 2), '-')", "1-3-5"),
         ("repeat(s, -1)", ""),
         ("regexp_replace(repeat('ab', 2), 'a', 'x', 'g')", "xbxb"),
         (
-            "array_length(generate_series(DATE '2020-01-01', DATE '2020-01-03', INTERVAL '1 day'))",
+            "array_length(range(DATE '2020-01-01', DATE '2020-01-04', INTERVAL '1 day'))",
             "3",
         ),
     ] {

@@ -187,7 +187,7 @@ async fn intervals_are_read_as_postgresql_reads_them() {
         ("INTERVAL 5 SECOND", "5.000000"),
     ] {
         let text = format!(
-            "SELECT date_part('epoch', TIMESTAMP '2020-01-10' + {interval}) - date_part('epoch', TIMESTAMP '2020-01-10')
+            "SELECT extract(epoch FROM TIMESTAMP '2020-01-10' + {interval}) - extract(epoch FROM TIMESTAMP '2020-01-10')
                FROM (VALUES ('01:02:03')) t(s)"
         );
         assert_eq!(value(&text).await, seconds, "{interval}");

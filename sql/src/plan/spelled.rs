@@ -93,36 +93,30 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
             Some(function) => function,
             None => return Ok(()),
         },
-        Expr::Function(function) => return function_call(expr_of(function), expr),
+        Expr::Function(function) => match function_call(function)? {
+            Some(replaced) => replaced,
+            None => return Ok(()),
+        },
         _ => return Ok(()),
     };
     *expr = replaced;
     Ok(())
 }
 
-/// A copy, to be looked at while the expression is replaced.
-fn expr_of(function: &Function) -> Function {
-    function.clone()
-}
-
-fn function_call(function: Function, expr: &mut Expr) -> Result<(), SqlError> {
+/// What stands for a call that is spelt otherwise; `None` for any other.
+fn function_call(function: &Function) -> Result<Option<Expr>, SqlError> {
     let name = function.name.to_string().to_lowercase();
-    match name.as_str() {
-        "make_interval" => {
-            if let Some(args) = interval_parts(&function) {
-                *expr = call("make_interval", args);
-            }
-        }
-        "localtimestamp" => *expr = local_now(ast::DataType::Timestamp(None, ast::TimezoneInfo::None)),
-        "localtime" => *expr = local_now(ast::DataType::Time(None, ast::TimezoneInfo::None)),
-        "current_catalog" => *expr = call("current_database", Vec::new()),
-        "user" | "current_role" => *expr = call("current_user", Vec::new()),
-        "age" => {
-            // With one argument, up to midnight of the current day.
-            if let [one] = plain_args(&function).as_slice() {
-                *expr = call("age", vec![call("current_date", Vec::new()), one.clone()]);
-            }
-        }
+    Ok(match name.as_str() {
+        "make_interval" => interval_parts(function).map(|args| call("make_interval", args)),
+        "localtimestamp" => Some(local_now(ast::DataType::Timestamp(None, ast::TimezoneInfo::None))),
+        "localtime" => Some(local_now(ast::DataType::Time(None, ast::TimezoneInfo::None))),
+        "current_catalog" => Some(call("current_database", Vec::new())),
+        "user" | "current_role" => Some(call("current_user", Vec::new())),
+        // With one argument, up to midnight of the current day.
+        "age" => match plain_args(function).as_slice() {
+            [one] => Some(call("age", vec![call("current_date", Vec::new()), one.clone()])),
+            _ => None,
+        },
         "regexp_matches" => {
             let error = SqlError::unsupported("regexp_matches(), which gives several rows")
                 .with_hint("Use regexp_match() for the first match, or regexp_split_to_table().");
@@ -131,20 +125,12 @@ fn function_call(function: Function, expr: &mut Expr) -> Result<(), SqlError> {
                 None => error,
             });
         }
-        "unnest" => {
-            if let [Expr::Function(inner)] = plain_args(&function).as_slice()
-                && let Some(list) = list_function(inner)
-            {
-                *expr = call("unnest", vec![list]);
-            }
-        }
-        _ => {
-            if let Some(list) = list_function(&function) {
-                *expr = call("unnest", vec![list]);
-            }
-        }
-    }
-    Ok(())
+        "unnest" => match plain_args(function).as_slice() {
+            [Expr::Function(inner)] => list_function(inner).map(|list| call("unnest", vec![list])),
+            _ => None,
+        },
+        _ => list_function(function).map(|list| call("unnest", vec![list])),
+    })
 }
 
 /// The call of the function that gives as a list what this one gives as rows.

@@ -23,6 +23,8 @@ mod tests;
 use std::fmt::Write;
 
 use crate::jsonb;
+
+pub(crate) use self::time::civil;
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{

@@ -111,7 +111,7 @@ fn write_clock(seconds: i64, fraction: i64, per_second: i64, out: &mut String) {
 
 /// Year, month and day of a count of days since 1970 in the proleptic Gregorian calendar (Howard Hinnant, "chrono-Compatible
 /// Low-Level Date Algorithms"). The year 0 is 1 BC.
-fn civil(days: i64) -> (i64, i64, i64) {
+pub(crate) fn civil(days: i64) -> (i64, i64, i64) {
     // Days since 0000-03-01, so that leap days end a year; eras of 400 years.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

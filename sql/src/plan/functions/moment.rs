@@ -1,5 +1,7 @@
 //! A moment taken apart: year, month, day, week and clock, in the proleptic Gregorian calendar.
 
+use crate::text::civil;
+
 pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
 pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// The Julian day of 1970-01-01.
@@ -7,6 +9,22 @@ const EPOCH_JULIAN_DAY: i64 = 2_440_588;
 
 /// Years beyond this have no timestamp.
 const YEAR_MAX: i64 = 294_276;
+
+/// Names of the months, in lower case.
+pub(crate) const MONTH_NAMES: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
 
 /// A local time.
 #[derive(Debug, Clone, Copy)]
@@ -157,19 +175,6 @@ fn counted(year: i64) -> i64 {
 pub(crate) fn first_day(year: i64) -> i64 {
     let before = year - 1;
     before * 365 + before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400) - 719_162
-}
-
-/// Year, month and day of a count of days since 1970 (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Days since 0000-03-01, so that leap days end a year; eras of 400 years.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

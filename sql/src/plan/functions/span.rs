@@ -71,32 +71,18 @@ impl Span {
     /// Whole thirties of days as months.
     pub(crate) fn justified_days(self) -> Self {
         let mut span = self;
-        let whole = span.days / MONTH_DAYS;
-        span.days -= whole * MONTH_DAYS;
-        span.months += whole;
-        if span.months > 0 && span.days < 0 {
-            span.days += MONTH_DAYS;
-            span.months -= 1;
-        } else if span.months < 0 && span.days > 0 {
-            span.days -= MONTH_DAYS;
-            span.months += 1;
-        }
+        carry(&mut span.months, &mut span.days, MONTH_DAYS);
+        let sign = span.days;
+        share_sign(&mut span.months, &mut span.days, MONTH_DAYS, sign);
         span
     }
 
     /// Whole 24 hours as days.
     pub(crate) fn justified_hours(self) -> Self {
         let mut span = self;
-        let whole = span.micros / MICROS_PER_DAY;
-        span.micros -= whole * MICROS_PER_DAY;
-        span.days += whole;
-        if span.days > 0 && span.micros < 0 {
-            span.micros += MICROS_PER_DAY;
-            span.days -= 1;
-        } else if span.days < 0 && span.micros > 0 {
-            span.micros -= MICROS_PER_DAY;
-            span.days += 1;
-        }
+        carry(&mut span.days, &mut span.micros, MICROS_PER_DAY);
+        let sign = span.micros;
+        share_sign(&mut span.days, &mut span.micros, MICROS_PER_DAY, sign);
         span
     }
 
@@ -104,26 +90,12 @@ impl Span {
     pub(crate) fn justified(self) -> Self {
         let mut span = self;
         // Days are moved first so that none is lost between the two.
-        let whole = span.micros / MICROS_PER_DAY;
-        span.micros -= whole * MICROS_PER_DAY;
-        span.days += whole;
-        let whole = span.days / MONTH_DAYS;
-        span.days -= whole * MONTH_DAYS;
-        span.months += whole;
-        if span.months > 0 && (span.days < 0 || (span.days == 0 && span.micros < 0)) {
-            span.days += MONTH_DAYS;
-            span.months -= 1;
-        } else if span.months < 0 && (span.days > 0 || (span.days == 0 && span.micros > 0)) {
-            span.days -= MONTH_DAYS;
-            span.months += 1;
-        }
-        if span.days > 0 && span.micros < 0 {
-            span.micros += MICROS_PER_DAY;
-            span.days -= 1;
-        } else if span.days < 0 && span.micros > 0 {
-            span.micros -= MICROS_PER_DAY;
-            span.days += 1;
-        }
+        carry(&mut span.days, &mut span.micros, MICROS_PER_DAY);
+        carry(&mut span.months, &mut span.days, MONTH_DAYS);
+        let below = if span.days == 0 { span.micros } else { span.days };
+        share_sign(&mut span.months, &mut span.days, MONTH_DAYS, below);
+        let sign = span.micros;
+        share_sign(&mut span.days, &mut span.micros, MICROS_PER_DAY, sign);
         span
     }
 
@@ -199,6 +171,24 @@ pub(crate) fn out_of_range() -> SqlError {
 
 pub(crate) fn timestamp_out_of_range() -> SqlError {
     SqlError::new(SqlState::DatetimeFieldOverflow, "timestamp out of range")
+}
+
+/// Moves whole units of a part up to the part above it.
+fn carry(above: &mut i64, part: &mut i64, unit: i64) {
+    let whole = *part / unit;
+    *part -= whole * unit;
+    *above += whole;
+}
+
+/// Moves one unit down where what is below, whose sign is that of `below`, has another sign than the part above.
+fn share_sign(above: &mut i64, part: &mut i64, unit: i64, below: i64) {
+    if *above > 0 && below < 0 {
+        *part += unit;
+        *above -= 1;
+    } else if *above < 0 && below > 0 {
+        *part -= unit;
+        *above += 1;
+    }
 }
 
 #[cfg(test)]

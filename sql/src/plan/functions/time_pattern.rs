@@ -1,6 +1,8 @@
 //! `to_date(text, pattern)` and `to_timestamp(text, pattern)`: times read by the patterns that `to_char` writes.
 
-use super::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, day_of, day_of_julian, first_day, iso_week_start};
+use super::moment::{
+    MICROS_PER_DAY, MICROS_PER_SECOND, MONTH_NAMES, day_of, day_of_julian, first_day, iso_week_start,
+};
 use crate::{SqlError, SqlState};
 
 /// What a part of a pattern reads.
@@ -84,20 +86,6 @@ const QUARTER: (&str, Word) = ("Q", Word::Quarter);
 /// What PostgreSQL has beside.
 const UNSUPPORTED: [&str; 8] = ["Y,YYY", "CC", "RM", "TZ", "OF", "B.C.", "A.D.", "FX"];
 
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
 const DAYS: [&str; 7] = [
     "monday",
     "tuesday",
@@ -302,7 +290,7 @@ impl Read {
         match word {
             Word::Fill => Some(text),
             Word::MonthName | Word::ShortMonthName => {
-                let (month, rest) = named(text, &MONTHS)?;
+                let (month, rest) = named(text, &MONTH_NAMES)?;
                 self.date.month = Some(month);
                 Some(rest)
             }

@@ -5,7 +5,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Int32Array, TimestampMicrosecondArr
 use arrow::compute::{DatePart, cast, date_part};
 use arrow::datatypes::{DataType, Int32Type, TimeUnit, TimestampMicrosecondType};
 
-use crate::plan::functions::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, day_of, day_of_julian, first_day};
+use crate::plan::functions::moment::{
+    MICROS_PER_DAY, MICROS_PER_SECOND, MONTH_NAMES, day_of, day_of_julian, first_day,
+};
 use crate::{SqlError, SqlState};
 
 /// What a text says.
@@ -254,20 +256,6 @@ struct Fields {
 
 const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
-];
-const MONTH_NAMES: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
 ];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 

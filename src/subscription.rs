@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use futures::Stream;
-use highwater_storage::ObjectId;
 
 use crate::database::{Database, Shared};
 use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending};
@@ -39,11 +38,16 @@ pub struct Subscription {
 }
 
 impl Database {
-    /// Follows a table or a materialized view: its rows as they are now, then every change, as an async stream.
+    /// Follows a table or a materialized view: its rows as they are now, then every change, as an async stream. It waits while the
+    /// view has not all rows yet that were there when it was created.
     ///
     /// # Errors
     /// A name that is neither.
     pub async fn subscribe(&self, relation: &str) -> Result<Subscription> {
+        let catalog = self.shared.catalog();
+        self.shared
+            .filled(&catalog, std::iter::once(relation.to_owned()))
+            .await?;
         open(&self.shared, relation)
     }
 }
@@ -103,7 +107,7 @@ fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
         ));
     }
     let noun = object.body.kind().noun();
-    let view = shared.engine.view(ObjectId(object.id.0));
+    let view = shared.filled_view(object)?;
     let view = view.ok_or_else(|| Error::new("55000", format!("{noun} \"{name}\" does not run")))?;
     let (reader, receiver) = {
         // No step is published between the snapshot and the first change.
@@ -111,7 +115,7 @@ fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
         (view.rows.lock().reader(), view.subscribers.add())
     };
     let mut snapshot = VecDeque::new();
-    for delta in reader.contents_as_deltas(SNAPSHOT_ROWS)? {
+    for delta in reader.contents_as_deltas(SNAPSHOT_ROWS) {
         let delta = delta?;
         let weights = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
         snapshot.push_back(Changes {

@@ -24,6 +24,12 @@ pub struct StreamPlan {
     pub nodes: Vec<PlanNode>,
     /// What the user should know at CREATE ("nothing cleans the state of …").
     pub notices: Vec<String>,
+    /// `state.ttl`, in µs; see [`StreamPlan::ttl_us`].
+    pub state_ttl_us: Option<i64>,
+    /// Columns of the result that are those of windows over event time, and what leads from each to the end of the window (µs).
+    pub closing: Vec<(usize, i64)>,
+    /// Whether rows of a source come in, at once or through stored relations, that nothing takes away as time passes.
+    pub is_endless: bool,
 }
 
 /// Index of a node in [`StreamPlan::nodes`].
@@ -509,6 +515,21 @@ impl WindowKind {
 }
 
 impl StreamPlan {
+    /// How long (µs) a key of a node's state that no row changes is kept, if it is let go then at all: only where inputs do
+    /// nothing but insert, for what is gone could not be taken back.
+    #[must_use]
+    pub fn ttl_us(&self, node: &PlanNode) -> Option<i64> {
+        let forgets = match &node.op {
+            // What time closes is complete before, and goes then.
+            StreamOp::Aggregate(aggregate) => aggregate.closing.is_none() && !aggregate.groups.is_empty(),
+            StreamOp::Join(join) => join.closing.is_none() && join.interval.is_none() && !join.is_temporal,
+            StreamOp::Over(over) => over.closing.is_none(),
+            _ => false,
+        };
+        let append_only = node.inputs.iter().all(|input| self.nodes[*input].append_only);
+        self.state_ttl_us.filter(|_| forgets && append_only)
+    }
+
     /// The node whose rows are the result.
     #[must_use]
     pub fn root(&self) -> &PlanNode {

@@ -10,7 +10,7 @@ use highwater_sql::plan;
 use highwater_sql::show;
 use highwater_sql::statement::{CreateSource, ObjectKind, Parsed, Statement};
 
-use super::body::{Purpose, body_of, environment, source_of};
+use super::body::{Purpose, body_of, environment, source_of, view_options};
 use super::change::{Draft, IfTaken, Reads};
 use super::specs::{FUNCTION_FACT, facts_of, only_of};
 use super::{Database, Shared};
@@ -178,13 +178,7 @@ impl Database {
             return Err(wrong_statement());
         };
         self.refuse_read_only(TAG)?;
-        if let Some(option) = view.with.get("state.ttl") {
-            return Err(Error::new("0A000", "option \"state.ttl\" is not supported")
-                .at(Some(option.position))
-                .with_hint(
-                    "Bound the state by a window over event time, or by a condition with now() in WHERE.",
-                ));
-        }
+        view_options(&view.with, view.emit_on_window_close)?;
         if let Some((name, option)) = view.with.iter().next() {
             return Err(Error::new("22023", format!("unknown option \"{name}\""))
                 .at(Some(option.position))
@@ -264,10 +258,15 @@ impl Database {
                 .chain(functions_of(&catalog, &parsed.statement))
                 .collect(),
         };
+        let name = draft.name.clone();
         if let Some(done) = self.add(tag, draft, taken).await? {
             return Ok(done);
         }
-        Ok(Outcome::done(tag).with_notices(notices))
+        let outcome = Outcome::done(tag).with_notices(notices);
+        match self.filling_notice(&name).await {
+            Some(notice) => Ok(outcome.with_notices(vec![notice])),
+            None => Ok(outcome),
+        }
     }
 
     /// What there is to do about a name that is taken already: nothing, if the statement says so.

@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use highwater_connectors::options::OptionMap;
+use highwater_connectors::options::{OptionMap, validate};
 use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, TableDef, ViewDef};
-use highwater_sql::plan::{self, TableRef};
+use highwater_sql::plan::{self, TableRef, ViewOptions};
 use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source, resolve_table};
-use highwater_sql::statement::{CreateSink, CreateSource, CreateTable, Parsed, SinkInto, Statement};
+use highwater_sql::statement::{
+    CreateSink, CreateSource, CreateTable, Parsed, SinkInto, Statement, WithOptions,
+};
 
 use super::specs::{checked_source, only_of, sink_options};
 use crate::error::{Error, Result};
+
+/// The option by which state goes that nothing changes.
+const STATE_TTL: &str = "state.ttl";
 
 /// Reads `${NAME}` from the environment of the process.
 pub(super) fn environment(name: &str) -> Option<String> {
@@ -71,7 +76,8 @@ pub(super) fn body_of(
             Ok((ObjectBody::View(body), planned.depends_on))
         }
         Statement::CreateMaterializedView(view) => {
-            let planned = plan::plan_view(objects, &view.query, &view.columns, view.emit_on_window_close)?;
+            let options = view_options(&view.with, view.emit_on_window_close)?;
+            let planned = plan::plan_view(objects, &view.query, &view.columns, options)?;
             let body = MaterializedViewDef {
                 plan: Arc::new(planned.plan),
                 query: view.query.to_string(),
@@ -127,7 +133,8 @@ fn sink_of(
     if let Some(into) = &sink.into {
         return sink_into(objects, sink, into);
     }
-    let planned = plan::plan_view(objects, &sink.query, &[], sink.emit_on_window_close)?;
+    let options = view_options(&sink.with, sink.emit_on_window_close)?;
+    let planned = plan::plan_view(objects, &sink.query, &[], options)?;
     let schema = &planned.plan.root().schema;
     let mut target = resolve_sink(sink, schema, &|name| purpose.variable(name))?;
     let mut stream = planned.plan;
@@ -163,7 +170,8 @@ fn sink_into(objects: &Catalog, sink: &CreateSink, into: &SinkInto) -> Result<(O
         name: &object.name,
         def,
     };
-    let planned = plan::plan_sink_into(objects, table, sink, into)?;
+    let options = view_options(&sink.with, sink.emit_on_window_close)?;
+    let planned = plan::plan_sink_into(objects, table, sink, into, options)?;
     if let Some(path) = objects.path_of_changes(&object.name, &planned.depends_on) {
         let message = format!("sink \"{}\" would write into what it reads", sink.name);
         return Err(at(Error::new("42P17", message)
@@ -190,10 +198,25 @@ fn sink_into(objects: &Catalog, sink: &CreateSink, into: &SinkInto) -> Result<(O
     Ok((ObjectBody::Sink(body), depends_on))
 }
 
+/// What a statement says of its query beside it.
+///
+/// # Errors
+/// `state.ttl`, which no operator has yet.
+pub(crate) fn view_options(with: &WithOptions, emit_on_close: bool) -> Result<ViewOptions> {
+    if let Some(given) = with.get(STATE_TTL) {
+        return Err(Error::new("0A000", "option \"state.ttl\" is not supported")
+            .at(Some(given.position))
+            .with_hint(
+                "Bound the state by a window over event time, or by a condition with now() in WHERE.",
+            ));
+    }
+    Ok(ViewOptions::emitting(emit_on_close))
+}
+
 /// A sink's options, checked and under their canonical names.
 fn checked_sink_options(registry: &Registry, target: &SinkTarget) -> Result<OptionMap> {
     let specs = sink_options(registry, &target.connector, target.encode.as_deref())?;
-    let options = highwater_connectors::options::validate(&specs, &target.options)?;
+    let options = validate(&specs, &target.options)?;
     let connector = registry.sink(&target.connector)?;
     connector.validate(&only_of(connector.options(), &options))?;
     Ok(options)

@@ -21,6 +21,7 @@ pub struct DatabaseBuilder {
     storage_memory_bytes: usize,
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
+    backfill_rows: usize,
     scalar_functions: Vec<ScalarFunction>,
     aggregates: Vec<AggregateFunction>,
 }
@@ -32,6 +33,7 @@ pub(super) struct OpenOptions {
     pub(super) registry: Arc<Registry>,
     pub(super) functions: HostFunctions,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) backfill_rows: usize,
     pub(super) dir: Option<std::path::PathBuf>,
     pub(super) settings: Vec<(&'static str, String)>,
 }
@@ -84,6 +86,7 @@ impl DatabaseBuilder {
             storage_memory_bytes: 256 << 20,
             registry: Arc::new(Registry::with_builtin()),
             clock: Arc::new(SystemClock),
+            backfill_rows: 65_536,
             scalar_functions: Vec::new(),
             aggregates: Vec::new(),
         }
@@ -107,6 +110,14 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn storage_memory_bytes(mut self, bytes: usize) -> Self {
         self.storage_memory_bytes = bytes;
+        self
+    }
+
+    /// Rows of a table or view that a new view or sink over it takes in one step, until it has all that are there (65,536).
+    /// With fewer the other views of the pipeline wait less for it.
+    #[must_use]
+    pub fn backfill_rows(mut self, rows: usize) -> Self {
+        self.backfill_rows = rows;
         self
     }
 
@@ -180,7 +191,11 @@ impl DatabaseBuilder {
         if self.lane_threads == 0 {
             return Err(Error::new("22023", "lane_threads must be at least 1"));
         }
+        if self.backfill_rows == 0 {
+            return Err(Error::new("22023", "backfill_rows must be at least 1"));
+        }
         let settings = vec![
+            ("backfill_rows", self.backfill_rows.to_string()),
             ("checkpoint_interval", format!("{:?}", self.checkpoint_interval)),
             ("lane_threads", self.lane_threads.to_string()),
             ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
@@ -193,6 +208,7 @@ impl DatabaseBuilder {
             lane_threads: self.lane_threads,
             registry: self.registry,
             clock: self.clock,
+            backfill_rows: self.backfill_rows,
             dir,
             settings,
         };

@@ -4,6 +4,7 @@ mod apply;
 mod body;
 mod builder;
 mod change;
+mod filling;
 mod recover;
 mod specs;
 
@@ -16,7 +17,9 @@ use highwater_sql::catalog::Catalog;
 use highwater_storage::Store;
 use parking_lot::RwLock;
 
+pub(crate) use self::body::view_options;
 pub use self::builder::DatabaseBuilder;
+pub(crate) use self::filling::names_of;
 pub(crate) use self::specs::{SINK_OPTIONS, only_of, options_of};
 use crate::engine::run::Engine;
 use crate::error::{Error, Result};

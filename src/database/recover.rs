@@ -36,6 +36,7 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         shard_threads: options.lane_threads,
         checkpoint_interval: options.checkpoint_interval,
         clock: options.clock,
+        backfill_rows: options.backfill_rows,
     })?;
     let next_sequence = content.rows.last().map_or(0, |row| row.sequence + 1);
     let shared = Arc::new(Shared {

@@ -117,7 +117,7 @@ pub(crate) fn sink_options(
     Ok(specs)
 }
 
-/// All options that an object may have; empty for tables and views.
+/// All options that an object may have; empty for plain tables and views.
 pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSpec> {
     let specs = match body {
         ObjectBody::Source(source)

@@ -17,7 +17,7 @@ use super::query::change::TableChange;
 use super::query::header::QueryHeader;
 use super::query::output::{Output, SharedView};
 use super::query::spec::{EngineParts, QuerySpec};
-use super::status::QueryStatus;
+use super::status::{Phase, QueryStatus};
 
 /// How an engine is started.
 pub(crate) struct EngineOptions {
@@ -33,6 +33,8 @@ pub(crate) struct EngineOptions {
     pub(crate) last_epoch: Epoch,
     /// The wall clock.
     pub(crate) clock: Arc<dyn Clock>,
+    /// Rows of a relation that a new query takes in one step.
+    pub(crate) backfill_rows: usize,
 }
 
 /// A running engine.
@@ -83,6 +85,7 @@ impl Engine {
             clock: options.clock,
             errors: Arc::new(errors),
             late: Arc::default(),
+            backfill_rows: options.backfill_rows,
             publish: Arc::default(),
         };
         let checkpointer = Arc::new(Checkpointer::start(&parts, options.last_epoch)?);
@@ -125,6 +128,7 @@ impl Engine {
                     .with_detail(error.message.clone()),
             );
         }
+        self.refuse_failed_upstream(&state, &spec).await?;
         let query = Query::restore(Arc::clone(&spec), &self.options.parts)?;
         let view = shared_view(&query);
         let home = self.join_pipelines(&mut state, &spec).await?;
@@ -135,6 +139,29 @@ impl Engine {
         state.homes.insert(spec.id, home);
         if let Some(view) = view {
             self.views.write().insert(spec.id, view);
+        }
+        Ok(())
+    }
+
+    /// A new query starts from rows that its relations have made durable, or will: not from those of one that has failed.
+    async fn refuse_failed_upstream(&self, state: &EngineState, spec: &QuerySpec) -> Result<(), EngineError> {
+        let homes: BTreeSet<u32> = spec
+            .relations
+            .iter()
+            .filter_map(|(_, id)| state.homes.get(id).copied())
+            .collect();
+        for home in homes {
+            let status = state.pipelines[&home].ask(Command::Status).await?;
+            let reads = |id: ObjectId| spec.relations.iter().any(|(_, relation)| *relation == id);
+            let failed = status
+                .queries
+                .iter()
+                .find(|query| query.failure.is_some() && reads(query.id));
+            if let Some(failed) = failed {
+                let message = format!("\"{}\", which \"{}\" reads, has failed", failed.name, spec.name);
+                return Err(EngineError::new("55000", message)
+                    .with_hint(format!("Resume \"{}\" first.", failed.name)));
+            }
         }
         Ok(())
     }
@@ -292,6 +319,33 @@ impl Engine {
         Ok(header.is_some_and(|header| header.stale))
     }
 
+    /// Whether a query had not taken all rows yet that it starts from, as of the last checkpoint.
+    ///
+    /// # Errors
+    /// A header that cannot be read.
+    pub(crate) fn was_filling(&self, id: ObjectId) -> Result<bool, EngineError> {
+        let found = progress::load(self.parts().store.snapshot().as_ref(), id)?;
+        let header = found
+            .query
+            .map(|query| QueryHeader::decode(&query.extra))
+            .transpose()?;
+        Ok(header.is_some_and(|header| !header.backfill.is_empty()))
+    }
+
+    /// Rows that a query has taken of those that it starts from, and how many there are, while it has not all.
+    pub(crate) async fn backfill(&self, id: ObjectId) -> Option<(u64, u64)> {
+        let home = {
+            let state = self.state.lock().await;
+            Arc::clone(state.pipelines.get(state.homes.get(&id)?)?)
+        };
+        let status = home.ask(Command::Status).await.ok()?;
+        let query = status.queries.into_iter().find(|query| query.id == id)?;
+        match (query.failure, query.phase) {
+            (None, Phase::Filling(rows, of_rows)) => Some((rows, of_rows)),
+            _ => None,
+        }
+    }
+
     async fn take_out(&self, state: &mut EngineState, id: ObjectId) -> Result<(), EngineError> {
         self.views.write().remove(&id);
         let Some(home) = state.homes.remove(&id) else {
@@ -368,6 +422,32 @@ impl Engine {
         match home {
             Some(pipeline) => pipeline.send(Command::Change(table, change)),
             None => Err(EngineError::new("42P01", "the table was dropped")),
+        }
+    }
+
+    /// Waits until a query has taken everything that it starts from.
+    ///
+    /// # Errors
+    /// Why it failed before; `57P01` when the database is closed meanwhile.
+    pub(crate) async fn filled(&self, id: ObjectId) -> Result<(), EngineError> {
+        let mut asked: Option<Arc<Pipeline>> = None;
+        loop {
+            let home = {
+                let state = self.state.lock().await;
+                let home = state.homes.get(&id).and_then(|home| state.pipelines.get(home));
+                match home {
+                    Some(home) => Arc::clone(home),
+                    // It was dropped, or could not be started: nobody waits for it.
+                    None => return state.check_open(),
+                }
+            };
+            let asked_again = asked.as_ref().is_some_and(|asked| Arc::ptr_eq(asked, &home));
+            match home.ask(|reply| Command::Filled(id, reply)).await {
+                Ok(outcome) => return outcome,
+                Err(error) if asked_again => return Err(error),
+                // One that ends meanwhile has given the query to another one.
+                Err(_) => asked = Some(home),
+            }
         }
     }
 

@@ -76,6 +76,8 @@ pub(crate) struct QueryStatus {
 pub(crate) enum Phase {
     /// It takes what comes.
     Running,
+    /// It takes what comes, and what was there before it: rows taken of those, and how many there are.
+    Filling(u64, u64),
     /// All its sources are bounded and taken to their end.
     Ended,
     /// It is recorded, and this process does not run it.
@@ -107,12 +109,13 @@ impl QueryStatus {
         }
     }
 
-    /// `RUNNING`, `ENDED`, `FAILED` or `NOT RUNNING`.
+    /// `RUNNING`, `BACKFILLING`, `ENDED`, `FAILED` or `NOT RUNNING`.
     pub(crate) fn state(&self) -> &'static str {
         match (&self.failure, self.phase) {
             (Some(_), _) => "FAILED",
             (None, Phase::Ended) => "ENDED",
             (None, Phase::Running) => "RUNNING",
+            (None, Phase::Filling(..)) => "BACKFILLING",
             (None, Phase::NotRunning) => "NOT RUNNING",
         }
     }

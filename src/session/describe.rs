@@ -6,12 +6,12 @@ use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
 use highwater_sql::catalog::{FilledDef, Object, ObjectBody, TableDef};
 use highwater_sql::explain::explain as explain_plan;
-use highwater_sql::plan::{self, schema_of_source, sql_type_name};
+use highwater_sql::plan::{self, ViewOptions, schema_of_source, sql_type_name};
 use highwater_sql::show::{self, masked};
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
 use super::select;
-use crate::database::{Database, SINK_OPTIONS, options_of};
+use crate::database::{Database, SINK_OPTIONS, options_of, view_options};
 use crate::engine::source_settings::SOURCE_OPTIONS;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -263,10 +263,12 @@ pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool)
     let catalog = database.shared.catalog();
     let text = match statement {
         Statement::CreateMaterializedView(view) => {
-            let planned = plan::plan_view(&catalog, &view.query, &view.columns, view.emit_on_window_close)?;
+            let options = view_options(&view.with, view.emit_on_window_close)?;
+            let planned = plan::plan_view(&catalog, &view.query, &view.columns, options)?;
             explain_plan(&planned.plan, verbose)
         }
         Statement::CreateSink(sink) => {
+            let options = view_options(&sink.with, sink.emit_on_window_close)?;
             let planned = match &sink.into {
                 Some(into) => {
                     let object = catalog.resolve_kind(&into.table, ObjectKind::Table, "CREATE SINK … INTO");
@@ -275,13 +277,13 @@ pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool)
                         return Err(Error::new("XX000", "a table is none"));
                     };
                     let name = &object.name;
-                    plan::plan_sink_into(&catalog, plan::TableRef { name, def }, sink, into)?
+                    plan::plan_sink_into(&catalog, plan::TableRef { name, def }, sink, into, options)?
                 }
-                None => plan::plan_view(&catalog, &sink.query, &[], sink.emit_on_window_close)?,
+                None => plan::plan_view(&catalog, &sink.query, &[], options)?,
             };
             explain_plan(&planned.plan, verbose)
         }
-        Statement::Query(query) => match plan::plan_view(&catalog, query, &[], false) {
+        Statement::Query(query) => match plan::plan_view(&catalog, query, &[], ViewOptions::default()) {
             Ok(planned) => explain_plan(&planned.plan, verbose),
             // What a view cannot keep up to date can still be read once.
             Err(_) => plan::plan_select(&catalog, query, &|_, _| None)?

@@ -20,7 +20,7 @@ use highwater_sql::statement::{Statement, Target};
 use highwater_storage::ObjectId;
 
 use super::select;
-use crate::database::Database;
+use crate::database::{Database, names_of};
 use crate::engine::query::change::{READ_AGAIN, TableChange};
 use crate::engine::query::output::SharedView;
 use crate::engine::table::{self, ConflictRule, Resolved};
@@ -118,6 +118,11 @@ impl Change {
             Error::new("55000", format!("table \"{}\" does not run", object.name))
                 .with_hint("SELECT * FROM hw.queries tells why.")
         })?;
+        let relations = plan::relations_read_by(&self.statement);
+        database
+            .shared
+            .filled(&self.catalog, names_of(&relations))
+            .await?;
         let _writer = view.writer.lock().await;
         let written = view.written.load(Ordering::SeqCst);
         let batches = self.read(database, object, table).await?;

@@ -100,6 +100,9 @@ impl Session {
             Statement::Flush => {
                 database.refuse_read_only("FLUSH")?;
                 database.shared.engine.barrier().await?;
+                let catalog = database.shared.catalog();
+                let names = catalog.iter().map(|object| object.name.clone());
+                database.shared.filled(&catalog, names).await?;
                 Ok(Outcome::done("FLUSH"))
             }
             Statement::CreateView(_) => database.create_view(parsed).await,

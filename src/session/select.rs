@@ -14,7 +14,7 @@ use highwater_sql::statement::Statement;
 use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
-use crate::database::Database;
+use crate::database::{Database, names_of};
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
@@ -24,7 +24,9 @@ use crate::system;
 /// Runs a query and collects its rows.
 pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Outcome> {
     let catalog = database.shared.catalog();
-    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
+    let relations = plan::relations_of(query);
+    database.shared.filled(&catalog, names_of(&relations)).await?;
+    let system = system::Snapshot::take(database, &relations).await?;
     let planned = planned(database, &catalog, &system, |resolver| {
         plan::plan_select(&catalog, query, resolver)
     })?;
@@ -108,7 +110,7 @@ fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<V
         return Ok(None);
     };
     let id = ObjectId(object.id.0);
-    match database.shared.engine.view(id) {
+    match database.shared.filled_view(object)? {
         Some(shared) => Ok(Some(shared.rows.lock().reader())),
         // Nothing runs (read-only, or its pipeline did not start): the last checkpoint is there all the same.
         None => Ok(Some(query::stored_view(&database.shared.store, id, plan.root())?)),

@@ -195,6 +195,14 @@ fn is_counted(query: &QueryStatus) -> bool {
     query.failure.is_some() || query.phase != Phase::NotRunning
 }
 
+/// Rows that a query has taken of those that were there before it, and how many there are; `None` for one that has them all.
+fn backfill(query: &QueryStatus) -> Option<(u64, u64)> {
+    match (&query.failure, query.phase) {
+        (None, Phase::Filling(done, rows)) => Some((done, rows)),
+        _ => None,
+    }
+}
+
 impl Snapshot {
     fn all_queries(&self) -> impl Iterator<Item = &QueryStatus> + Clone {
         self.pipelines.iter().flat_map(|pipeline| pipeline.queries.iter())
@@ -383,6 +391,14 @@ impl Snapshot {
                 queries
                     .iter()
                     .map(|query| big(query.rows).filter(|_| is_counted(query))),
+            )
+            .big(
+                "backfill_done",
+                queries.iter().map(|query| big(backfill(query)?.0)),
+            )
+            .big(
+                "backfill_rows",
+                queries.iter().map(|query| big(backfill(query)?.1)),
             )
             .event_time("watermark", queries.iter().map(|query| query.watermark_us))
             .big(

@@ -4,6 +4,7 @@
     reason = "a test that meets what it did not expect stops"
 )]
 
+mod backfill;
 mod batch;
 mod docs;
 mod embedding;

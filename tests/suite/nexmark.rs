@@ -288,6 +288,7 @@ impl World {
         self.database = None;
         let builder = Database::builder()
             .registry(self.registry.clone())
+            .backfill_rows(50)
             .checkpoint_interval(Duration::from_secs(3600));
         self.database = Some(builder.open(self.dir.path()).await.unwrap());
     }

@@ -44,7 +44,7 @@ macro_rules! files {
 }
 
 files! {
-    aggregates asof collected conditions dates ddl errors formatting functions joins json math numbers over select
+    aggregates asof collected conditions dates ddl errors formatting functions group_windows joins json math numbers over select
     sessions setops show sinks_into_tables strings subqueries tables temporal_filters temporal_joins times topn types
     upsert user_functions views windows
 }

@@ -279,7 +279,9 @@ fn inserts(tables: &[Table], first: usize) -> Vec<String> {
 
 /// Only statements write checkpoints.
 async fn open(dir: &Path) -> Database {
-    let builder = Database::builder().checkpoint_interval(Duration::from_secs(3600));
+    let builder = Database::builder()
+        .checkpoint_interval(Duration::from_secs(3600))
+        .backfill_rows(40);
     builder.open(dir).await.unwrap()
 }
 

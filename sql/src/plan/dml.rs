@@ -27,7 +27,7 @@ use crate::plan::context::{Names, Resolver};
 use crate::plan::names::OutputNames;
 use crate::plan::translate::translate;
 use crate::plan::walk::has_subquery;
-use crate::plan::{PlannedQuery, PlannedSelect, literals, plan_select, plan_view, query};
+use crate::plan::{PlannedQuery, PlannedSelect, ViewOptions, literals, plan_select, plan_view, query};
 use crate::statement::{CreateSink, Delete, Insert, InsertSource, SinkInto, Target, Update};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
@@ -100,6 +100,7 @@ pub fn plan_sink_into(
     table: TableRef<'_>,
     sink: &CreateSink,
     into: &SinkInto,
+    options: ViewOptions,
 ) -> Result<PlannedQuery, SqlError> {
     let insert = Insert {
         target: Target {
@@ -119,7 +120,7 @@ pub fn plan_sink_into(
     let targets = insert_targets(table, &insert)?;
     let base = given_query(&scope, table, &targets, &insert, &sink.query)?;
     let query = with_generated(table, base, &[])?;
-    let planned = plan_view(catalog, &query, &[], sink.emit_on_window_close)?;
+    let planned = plan_view(catalog, &query, &[], options)?;
     if planned.plan.root().append_only {
         return Ok(planned);
     }

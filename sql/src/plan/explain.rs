@@ -46,7 +46,16 @@ pub fn explain(plan: &StreamPlan, verbose: bool) -> String {
 /// One node of the plan, as EXPLAIN shows it.
 #[must_use]
 pub fn operator(plan: &StreamPlan, node: NodeId) -> String {
-    line(plan, &plan.nodes[node])
+    described(plan, &plan.nodes[node])
+}
+
+/// The node, and what becomes of state that nothing changes.
+fn described(plan: &StreamPlan, node: &PlanNode) -> String {
+    let line = line(plan, node);
+    match plan.ttl_us(node) {
+        Some(ttl_us) => format!("{line}, state.ttl {}", Micros(ttl_us)),
+        None => line,
+    }
 }
 
 struct Drawing<'a> {
@@ -61,7 +70,7 @@ impl Drawing<'_> {
         let node = &self.plan.nodes[id];
         let indent = "  ".repeat(depth);
         let again = std::mem::replace(&mut self.drawn[id], true);
-        let line = line(self.plan, node);
+        let line = described(self.plan, node);
         if again {
             let _ = writeln!(self.text, "{indent}{line} (the same scan as above)");
             return;

@@ -21,6 +21,7 @@ mod distinct_on;
 mod dml;
 pub mod explain;
 mod functions;
+mod group_window;
 pub mod guarded;
 mod host_types;
 mod json;
@@ -80,7 +81,6 @@ pub(crate) use self::lower::scan_of;
 pub(crate) use self::window::Micros;
 
 use self::context::{CatalogTable, Names};
-use self::lower::LowerOptions;
 use crate::catalog::Catalog;
 use crate::stream_plan::StreamPlan;
 use crate::{SqlError, SqlState};
@@ -112,6 +112,26 @@ pub struct PlannedView {
     pub depends_on: Vec<String>,
 }
 
+/// What a statement says of its query beside it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ViewOptions {
+    /// `EMIT ON WINDOW CLOSE`
+    pub emit_on_close: bool,
+    /// `state.ttl`, in µs: how long a key of an operator that nothing changes is kept.
+    pub state_ttl_us: Option<i64>,
+}
+
+impl ViewOptions {
+    /// With or without `EMIT ON WINDOW CLOSE`, and nothing else.
+    #[must_use]
+    pub fn emitting(emit_on_close: bool) -> Self {
+        Self {
+            emit_on_close,
+            ..Self::default()
+        }
+    }
+}
+
 /// Plans the query of a materialized view, a sink or a subscription. `columns` are its column names, if listed.
 ///
 /// # Errors
@@ -121,7 +141,7 @@ pub fn plan_view(
     catalog: &Catalog,
     query: &ast::Query,
     columns: &[String],
-    emit_on_close: bool,
+    options: ViewOptions,
 ) -> Result<PlannedQuery, SqlError> {
     depth::check_depth(query)?;
     refuse::refuse_unsupported(query)?;
@@ -132,7 +152,7 @@ pub fn plan_view(
     let optimized = query::optimize(plan.plan)?;
     subquery::refuse_rest(&optimized)?;
     temporal::refuse_other_clocks(&optimized)?;
-    let plan = lower::lower(&optimized, LowerOptions { emit_on_close })?;
+    let plan = lower::lower(&optimized, options)?;
     Ok(PlannedQuery { plan, depends_on })
 }
 

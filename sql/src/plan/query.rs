@@ -27,8 +27,8 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    distinct_on, json, lateral, literals, postgres, refuse, spelled, sql_function, subquery, temporal,
-    time_join,
+    distinct_on, group_window, json, lateral, literals, postgres, refuse, spelled, sql_function, subquery,
+    temporal, time_join,
 };
 use crate::{SqlError, SqlState};
 
@@ -48,6 +48,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     refuse::refuse_misread(query)?;
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
+    group_window::in_from(&mut query)?;
     spelled::in_our_words(&mut query)?;
     literals::typed(&mut query)?;
     let written = query.clone();

@@ -1,5 +1,8 @@
 //! `SIMILAR TO`: a pattern of SQL as the regular expression that means the same.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::{BinaryExpr, Expr, Like, Operator, lit};
@@ -118,11 +121,11 @@ pub(crate) fn in_our_spelling(expr: Expr) -> PlanResult<Transformed<Expr>> {
     }))
 }
 
-/// Outside of brackets `%` is any text, `_` any character, and what only regular expressions know stands for itself.
+/// Outside of brackets `%` is any text, `_` any character, and what only regular expressions know stands for itself. An escaped
+/// character is what it is in a regular expression, so that `\d` is a digit.
 fn regular_expression(pattern: &str, escape: char) -> Result<String, SqlError> {
-    let mut regex = String::from("(?s)^(?:");
-    let mut in_brackets = false;
-    let mut chars = pattern.chars();
+    let mut regex = String::from("^(?:");
+    let mut chars = pattern.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
             _ if char == escape => {
@@ -132,33 +135,50 @@ fn regular_expression(pattern: &str, escape: char) -> Result<String, SqlError> {
                         "SIMILAR TO pattern ends in its escape character",
                     )
                 })?;
-                push_literal(&mut regex, escaped);
+                regex.extend(['\\', escaped]);
             }
-            ']' => {
-                in_brackets = false;
-                regex.push(char);
-            }
-            _ if in_brackets => regex.push(char),
-            '[' => {
-                in_brackets = true;
-                regex.push(char);
-            }
+            '[' => brackets(&mut chars, &mut regex),
             '%' => regex.push_str(".*"),
             '_' => regex.push('.'),
             '(' => regex.push_str("(?:"),
-            '.' | '^' | '$' | '\\' => push_literal(&mut regex, char),
+            '.' | '^' | '$' | '\\' => regex.extend(['\\', char]),
             _ => regex.push(char),
         }
     }
     regex.push_str(")$");
-    Ok(regex)
+    for_operator(&regex)
 }
 
-fn push_literal(regex: &mut String, char: char) {
-    if char.is_ascii_punctuation() {
-        regex.push('\\');
+/// Copies what stands in brackets, with the classes in it (`[[:alpha:]_]`). Nothing is special there but the bracket that ends them.
+fn brackets(chars: &mut Peekable<Chars<'_>>, regex: &mut String) {
+    regex.push('[');
+    regex.extend(chars.next_if_eq(&'^'));
+    // The first one ends nothing.
+    regex.extend(chars.next_if_eq(&']'));
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => regex.push_str("\\\\"),
+            _ => regex.push(char),
+        }
+        match char {
+            ']' => return,
+            '[' => {
+                let Some(kind) = chars.next_if(|next| matches!(next, ':' | '.' | '=')) else {
+                    continue;
+                };
+                regex.push(kind);
+                let mut last = '\0';
+                for inner in chars.by_ref() {
+                    regex.push(inner);
+                    if (last, inner) == (kind, ']') {
+                        break;
+                    }
+                    last = inner;
+                }
+            }
+            _ => {}
+        }
     }
-    regex.push(char);
 }
 
 #[cfg(test)]
@@ -167,9 +187,21 @@ mod tests {
 
     #[test]
     fn a_pattern_is_of_the_whole_text_and_its_wildcards_are_those_of_like() {
-        let regex = |pattern| regular_expression(pattern, '\\').unwrap();
-        assert_eq!(regex("a_%(b|c)*"), "(?s)^(?:a..*(?:b|c)*)$");
-        assert_eq!(regex("1.5\\%[%_]"), "(?s)^(?:1\\.5\\%[%_])$");
+        let matches = |text: &str, pattern: &str| {
+            let regex = regular_expression(pattern, '\\').unwrap();
+            datafusion::functions::regex::compile_regex(&regex, None)
+                .unwrap()
+                .is_match(text)
+        };
+        assert!(matches("axyzbcb", "a_%(b|c)*"));
+        assert!(matches("1.5%_", "1.5\\%[%_]"));
+        assert!(!matches("1x5%_", "1.5\\%[%_]"));
+        assert!(!matches("abc", "b"));
+        assert!(matches("a_1", "[[:alnum:]_]+"));
+        assert!(matches("]a", "[]a]+"));
+        assert!(matches("12", "\\d+"));
+        assert!(matches("a&&b", "[a&&b]+"));
+        assert!(matches("a\nb", "a%b"));
         assert!(regular_expression("a\\", '\\').is_err());
     }
 }

@@ -141,7 +141,7 @@ fn list_function(function: &Function) -> Option<Expr> {
 }
 
 /// Arguments without names; none, if there is another.
-fn plain_args(function: &Function) -> Vec<Expr> {
+pub(crate) fn plain_args(function: &Function) -> Vec<Expr> {
     let FunctionArguments::List(list) = &function.args else {
         return Vec::new();
     };

@@ -322,5 +322,8 @@ fn plan_of(
     Ok(StreamPlan {
         nodes,
         notices: Vec::new(),
+        state_ttl_us: None,
+        closing: Vec::new(),
+        is_endless: false,
     })
 }

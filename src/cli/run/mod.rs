@@ -164,7 +164,10 @@ fn over(status: &Status) -> Option<Reason> {
     if status.failed().count() == status.queries.len() {
         return Some(Reason::AllFailed);
     }
-    let is_over = status.queries.iter().all(|query| query.state != "RUNNING");
+    let is_over = status
+        .queries
+        .iter()
+        .all(|query| !matches!(query.state.as_str(), "RUNNING" | "BACKFILLING"));
     (is_over && status.pending_rows() == 0).then_some(Reason::Ended)
 }
 

@@ -16,6 +16,7 @@ use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::queue::Signal;
 use crate::engine::operators::{FrozenState, StateAddress};
 use crate::engine::query::Query;
+use crate::engine::query::backfill::Backfill;
 use crate::engine::query::header::QueryHeader;
 use crate::engine::query::intake::FrozenIntake;
 use crate::engine::query::output::FrozenOutput;
@@ -61,6 +62,11 @@ impl FrozenQuery {
                 stale: false,
                 time_us: query.time_us,
                 watermarks,
+                backfill: query
+                    .backfill
+                    .as_ref()
+                    .map(Backfill::recorded)
+                    .unwrap_or_default(),
             },
             operator_headers,
             operators: query.stages.freeze(),
@@ -99,6 +105,7 @@ impl FrozenQuery {
                 stale,
                 time_us: i64::MIN,
                 watermarks: Vec::new(),
+                backfill: Vec::new(),
             },
             operator_headers: Vec::new(),
             operators: Vec::new(),

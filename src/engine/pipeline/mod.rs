@@ -1,6 +1,7 @@
 //! A pipeline: queries connected through stored relations, on one thread, advancing in steps.
 
 pub(crate) mod checkpoint;
+mod members;
 mod order;
 mod step;
 mod thread;
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Detach(ObjectId, Reply<Option<Query>>),
     /// Changes a table in one of the coming steps.
     Change(ObjectId, TableChange),
+    /// Answers when a query has taken everything that it starts from, or why it failed before.
+    Filled(ObjectId, Reply<Result<(), EngineError>>),
     /// Answers at the end of a step: everything acknowledged before is visible then.
     Barrier(Reply<()>),
     /// Makes everything of the steps so far durable.

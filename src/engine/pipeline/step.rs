@@ -8,13 +8,11 @@ use highwater_storage::ObjectId;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::operators::StepContext;
+use crate::engine::query::backfill::Relations;
 use crate::engine::query::intake::IntakeOutput;
-use crate::engine::query::output::{Output, Prepared};
+use crate::engine::query::output::Prepared;
 use crate::engine::query::spec::EngineParts;
 use crate::engine::query::{Query, UpstreamChange};
-
-/// Rows per batch of a view's content.
-const CONTENT_ROWS: usize = 65_536;
 
 /// Takes what is there for one query.
 ///
@@ -37,55 +35,41 @@ pub(super) fn take(
     Ok(taken)
 }
 
-/// Runs one query and prepares its output. A panic is an error of this query alone.
+/// Runs one query and prepares its output; `upstream` are the changes of the relations of this step, and their rows at the end of
+/// the one before for who has not taken them yet. A panic is an error of this query alone.
 ///
 /// # Errors
 /// What fails on a row.
 pub(super) fn run(
     query: &mut Query,
     taken: Vec<IntakeOutput>,
-    upstream: &HashMap<ObjectId, UpstreamChange>,
+    (upstream, relations): (&HashMap<ObjectId, UpstreamChange>, &Relations),
     context: &StepContext<'_>,
 ) -> Result<(Prepared, UpstreamChange), EngineError> {
     let run = || {
-        let deltas: Vec<Delta> = query.step(taken, upstream, context)?;
+        let backfill = query.backfill.as_mut();
+        let parts = backfill
+            .map(|backfill| backfill.take(upstream, relations))
+            .transpose()?;
+        let deltas: Vec<Delta> = query.step(taken, parts.as_ref().unwrap_or(upstream), context)?;
+        let (prepared, deltas) = query.output.prepare(&query.spec, deltas)?;
         let change = UpstreamChange {
-            deltas: deltas.clone(),
+            deltas,
             watermark: query.watermark(),
         };
-        let prepared = query.output.prepare(&query.spec, deltas)?;
         Ok((prepared, change))
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(EngineError::internal("an operator panicked")))
 }
 
-/// The content of the relations that a new query reads, as if it had just been inserted.
-///
-/// # Errors
-/// Rows that cannot be read.
-pub(super) fn content(
-    query: &Query,
-    all: &[Query],
-) -> Result<HashMap<ObjectId, UpstreamChange>, EngineError> {
-    let mut content = HashMap::new();
-    for id in query.upstream() {
-        let Some(upstream) = all.iter().find(|other| other.spec.id == id) else {
-            continue;
+/// What a step in which nothing changes gives of each relation.
+pub(super) fn unchanged(queries: &[Query]) -> HashMap<ObjectId, UpstreamChange> {
+    let unchanged = queries.iter().map(|query| {
+        let change = UpstreamChange {
+            deltas: Vec::new(),
+            watermark: query.watermark(),
         };
-        let Output::View(view) = &upstream.output else {
-            continue;
-        };
-        let reader = view.rows.lock().reader();
-        let deltas = reader
-            .contents_as_deltas(CONTENT_ROWS)?
-            .collect::<Result<Vec<_>, _>>()?;
-        content.insert(
-            id,
-            UpstreamChange {
-                deltas,
-                watermark: upstream.watermark(),
-            },
-        );
-    }
-    Ok(content)
+        (query.spec.id, change)
+    });
+    unchanged.collect()
 }

@@ -10,16 +10,15 @@ use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
 use super::order::{self, Write};
-use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
+use super::{Command, PipelineOptions, Reply, members, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 use crate::engine::query::change::{TableChange, TableInput};
-use crate::engine::query::intake::{Intake, IntakeOutput};
+use crate::engine::query::intake::IntakeOutput;
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
-use crate::engine::status::{Phase, QueryStatus};
 
 /// How far steps are apart that are taken only because time has passed.
 const TICK: Duration = Duration::from_millis(100);
@@ -29,24 +28,26 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state of a pipeline's thread.
 pub(super) struct PipelineThread {
-    options: PipelineOptions,
+    pub(super) options: PipelineOptions,
     commands: Receiver<Command>,
-    signal: Arc<Signal>,
+    pub(super) signal: Arc<Signal>,
     /// In dependency order.
-    queries: Vec<Query>,
-    steps: u64,
+    pub(super) queries: Vec<Query>,
+    pub(super) steps: u64,
     /// No step is taken before this only because time has passed.
     tick_at: Instant,
     checkpoint_at: Instant,
-    waiting: Vec<Waiting>,
-    in_flight: Arc<InFlight>,
+    pub(super) waiting: Vec<Waiting>,
+    /// Who waits for a query to have everything that it starts from.
+    pub(super) filling: Vec<(ObjectId, Reply<Result<(), EngineError>>)>,
+    pub(super) in_flight: Arc<InFlight>,
 }
 
 /// Who waits for the next checkpoint.
-struct Waiting {
+pub(super) struct Waiting {
     /// The table whose change it has made.
     table: Option<ObjectId>,
-    reply: Reply<Result<u64, EngineError>>,
+    pub(super) reply: Reply<Result<u64, EngineError>>,
 }
 
 impl PipelineThread {
@@ -63,6 +64,7 @@ impl PipelineThread {
             tick_at: Instant::now(),
             checkpoint_at,
             waiting: Vec::new(),
+            filling: Vec::new(),
             in_flight,
         }
     }
@@ -74,6 +76,7 @@ impl PipelineThread {
                 return;
             }
             let moved = self.blocked_by().is_none() && self.step();
+            self.answer_filled();
             self.checkpoint_if_due();
             if !moved {
                 self.signal.wait(self.next_deadline());
@@ -82,7 +85,7 @@ impl PipelineThread {
     }
 
     /// The sink whose outbox is full, if one is.
-    fn blocked_by(&self) -> Option<String> {
+    pub(super) fn blocked_by(&self) -> Option<String> {
         let full = self
             .queries
             .iter()
@@ -94,7 +97,7 @@ impl PipelineThread {
     fn step(&mut self) -> bool {
         let now_us = self.options.parts.clock.now_us();
         let step_us = self.step_us(now_us);
-        let mut moved = self.tick(step_us);
+        let mut moved = self.tick(step_us) || self.queries.iter().any(Query::is_filling);
         let mut taken = Vec::with_capacity(self.queries.len());
         self.fail_sinks();
         for query in &mut self.queries {
@@ -108,7 +111,9 @@ impl PipelineThread {
                     moved |= outputs
                         .iter()
                         .any(|output| output.moved || output.watermark_moved);
-                    query.is_dirty |= outputs.iter().any(|output| output.idle_changed);
+                    query.is_dirty |= outputs
+                        .iter()
+                        .any(|output| output.moved || output.watermark_moved || output.idle_changed);
                     taken.push(Some(outputs));
                 }
                 Err(error) => {
@@ -127,7 +132,7 @@ impl PipelineThread {
     }
 
     /// The time of a step that is taken when the clock says `now_us`: all queries have the same, and it never goes back.
-    fn step_us(&self, now_us: i64) -> i64 {
+    pub(super) fn step_us(&self, now_us: i64) -> i64 {
         let before = self.queries.iter().map(|query| query.time_us);
         before.max().map_or(now_us, |before| before.max(now_us))
     }
@@ -157,15 +162,20 @@ impl PipelineThread {
         let mut prepared = Vec::with_capacity(self.queries.len());
         let mut failed = failed_queries(&self.queries);
         let writes = order::writes(&self.queries);
+        let relations = match self.queries.iter().any(Query::is_filling) {
+            true => members::relations(&self.queries),
+            false => HashMap::new(),
+        };
         for (query, taken) in self.queries.iter_mut().zip(taken) {
             let Some(taken) = taken.filter(|_| !fail_with_upstream(query, &writes, &mut failed)) else {
                 prepared.push(None);
                 continue;
             };
-            query.is_dirty = true;
+            query.is_dirty |= query.is_filling();
             take_from_sinks(query, &writes, &changes);
-            match step::run(query, taken, &changes, &context) {
+            match step::run(query, taken, (&changes, &relations), &context) {
                 Ok((output, change)) => {
+                    query.is_dirty |= query.stages.has_worked();
                     changes.insert(query.spec.id, change);
                     prepared.push(Some(output));
                 }
@@ -178,6 +188,7 @@ impl PipelineThread {
         }
         self.options.parts.late.add(context.late);
         self.publish(prepared);
+        self.queries.iter_mut().for_each(members::note_filled);
         self.acknowledge();
     }
 
@@ -277,7 +288,7 @@ impl PipelineThread {
         change.into_iter().chain(due).chain(checkpoint).min()
     }
 
-    fn is_dirty(&self) -> bool {
+    pub(super) fn is_dirty(&self) -> bool {
         self.queries.iter().any(has_news)
     }
 
@@ -363,6 +374,7 @@ impl PipelineThread {
                     let _ = reply.send(self.detach(id));
                 }
                 Ok(Command::Change(table, change)) => self.change(table, change),
+                Ok(Command::Filled(id, reply)) => self.filling.push((id, reply)),
                 Ok(Command::Barrier(reply)) => drop(reply.send(())),
                 Ok(Command::Checkpoint(reply)) => self.waiting.push(Waiting { table: None, reply }),
                 Ok(Command::Status(reply)) => {
@@ -378,76 +390,7 @@ impl PipelineThread {
         }
     }
 
-    /// Adds a query at the end of a step: a new one starts from the content of what it reads.
-    fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
-        // Queries that come from another pipeline wake this one from now on, and are running already.
-        let is_new = !query.is_recorded;
-        if query.failure.is_none() {
-            query.start(&self.options.parts, &self.signal)?;
-        } else {
-            query.output.end_subscriptions(query.failure.as_ref());
-        }
-        if query.failure.is_none() && (is_new || query.stages.needs_first_step()) {
-            let first = if is_new {
-                step::content(&query, &self.queries)?
-            } else {
-                HashMap::new()
-            };
-            let now_us = self.options.parts.clock.now_us();
-            let taken = step::take(&mut query, &self.options.parts, now_us)?;
-            self.steps += 1;
-            let step_us = self.step_us(now_us).max(query.time_us);
-            let context = StepContext::at(step_us, &self.options.parts.shards);
-            let (prepared, change) = step::run(&mut query, taken, &first, &context)?;
-            let table = query.spec.target_table();
-            let table = self.queries.iter_mut().find(|other| Some(other.spec.id) == table);
-            if let Some(input) = table.and_then(|table| table.table.as_mut()) {
-                input.add(Origin::Sink, change.deltas);
-            }
-            let _visible = self.options.parts.publish.write();
-            query
-                .output
-                .publish(prepared, self.steps, &query.spec.plan.root().schema);
-            query.is_dirty = true;
-        }
-        self.queries.push(query);
-        self.queries = order::in_order(std::mem::take(&mut self.queries));
-        Ok(())
-    }
-
-    fn detach(&mut self, id: ObjectId) -> Option<Query> {
-        let at = self.queries.iter().position(|query| query.spec.id == id)?;
-        self.in_flight.wait();
-        let mut query = self.queries.remove(at);
-        query.stop();
-        Some(query)
-    }
-
-    fn release(&mut self, checkpoint: bool) -> Released {
-        let mut outcome = Ok(());
-        if checkpoint {
-            outcome = self.checkpoint_now();
-        }
-        for query in &mut self.queries {
-            query.stop();
-        }
-        // What sinks confirmed while they closed need not be sent again.
-        if checkpoint && self.is_dirty() {
-            outcome = outcome.and(self.checkpoint_now());
-        }
-        self.in_flight.wait();
-        for own in self.waiting.drain(..) {
-            let _ = own
-                .reply
-                .send(Err(EngineError::new("57P01", "the pipeline has ended")));
-        }
-        Released {
-            queries: std::mem::take(&mut self.queries),
-            outcome,
-        }
-    }
-
-    fn checkpoint_now(&mut self) -> Result<(), EngineError> {
+    pub(super) fn checkpoint_now(&mut self) -> Result<(), EngineError> {
         self.in_flight.wait();
         self.checkpoint()?;
         self.in_flight.wait();
@@ -461,44 +404,9 @@ impl PipelineThread {
             None => Ok(()),
         }
     }
-
-    fn status(&self) -> PipelineStatus {
-        let paused_by = self.blocked_by();
-        let queries = self.queries.iter().map(|query| {
-            let lanes = query
-                .intakes
-                .iter()
-                .flat_map(|intake| intake.status(&query.spec, paused_by.as_deref()));
-            QueryStatus {
-                id: query.spec.id,
-                name: query.spec.name.clone(),
-                kind: query.spec.kind(),
-                failure: query.failure.clone(),
-                watermark_us: query.watermark(),
-                lanes: lanes.collect(),
-                operators: query.stages.status(),
-                rows: query.output.rows(),
-                sink: query.output.sink_status(),
-                phase: phase_of(query),
-            }
-        });
-        PipelineStatus {
-            queries: queries.collect(),
-            checkpoint: self.in_flight.status(),
-            steps: self.steps,
-        }
-    }
 }
 
-fn phase_of(query: &Query) -> Phase {
-    if !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended) {
-        Phase::Ended
-    } else {
-        Phase::Running
-    }
-}
-
-fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
+pub(super) fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
     let failed = queries.iter().filter(|query| query.failure.is_some());
     failed
         .map(|query| (query.spec.id, query.spec.name.clone()))
@@ -507,7 +415,11 @@ fn failed_queries(queries: &[Query]) -> Vec<(ObjectId, String)> {
 
 /// Stops a query that reads one of `failed`, and adds it to them. What a failed query made since the last checkpoint is not
 /// durable, so nothing that has taken it may become so (INV-2): its dependents stop with it, at the same checkpoint.
-fn fail_with_upstream(query: &mut Query, writes: &[Write], failed: &mut Vec<(ObjectId, String)>) -> bool {
+pub(super) fn fail_with_upstream(
+    query: &mut Query,
+    writes: &[Write],
+    failed: &mut Vec<(ObjectId, String)>,
+) -> bool {
     let table = query.spec.id;
     let upstream = failed
         .iter()

@@ -6,6 +6,7 @@
 //! upstream deltas ┘
 //! ```
 
+pub(crate) mod backfill;
 pub(crate) mod change;
 pub(crate) mod header;
 pub(crate) mod intake;
@@ -21,6 +22,7 @@ use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::NodeId;
 use highwater_storage::{ObjectId, progress};
 
+use self::backfill::Backfill;
 use self::change::TableInput;
 use self::header::QueryHeader;
 use self::intake::{Intake, IntakeOutput};
@@ -45,7 +47,9 @@ pub(crate) struct Query {
     pub(crate) stages: Stages,
     /// Where its result goes.
     pub(crate) output: Output,
-    /// Whether a checkpoint has recorded it; until then it starts from the content of its upstream views.
+    /// What it has not taken yet of the content of the relations that it reads.
+    pub(crate) backfill: Option<Backfill>,
+    /// Whether a checkpoint has recorded it.
     pub(crate) is_recorded: bool,
     /// Why it stopped, if it did.
     pub(crate) failure: Option<EngineError>,
@@ -85,6 +89,8 @@ impl Query {
         }
         stages.restore_watermarks(&intakes, header.as_ref());
         let is_table = spec.kind() == ObjectKind::Table;
+        let backfill = Backfill::new(&spec, header.as_ref(), parts.backfill_rows);
+        output.set_filling(backfill.is_some());
         // What it misses from now on is to be recorded; what it has missed is.
         let is_dirty = failure.is_none() || spec.missing.is_some();
         Ok(Self {
@@ -93,6 +99,7 @@ impl Query {
             intakes,
             stages,
             output,
+            backfill,
             is_recorded: found.query.is_some(),
             is_dirty,
             failure,
@@ -165,6 +172,11 @@ impl Query {
         let output = self.stages.step(inputs, upstream, context);
         context.late.of_query(&self.spec.name, context.now_us);
         output
+    }
+
+    /// Whether it has still to take some of what it starts from.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.failure.is_none() && self.backfill.is_some()
     }
 
     /// The objects whose changes it takes.

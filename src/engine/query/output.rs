@@ -1,7 +1,7 @@
 //! Where a query's result goes: a stored view with its subscribers, or a sink's outbox.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use highwater_connectors::format;
@@ -27,6 +27,8 @@ pub(crate) struct SharedView {
     pub(crate) rows: Mutex<ViewStore>,
     /// Who listens to its changes.
     pub(crate) subscribers: Subscribers,
+    /// Whether it has not all rows yet that it starts with.
+    pub(crate) is_filling: AtomicBool,
     /// Of a table: held by one statement at a time, from what it reads until its change is visible.
     pub(crate) writer: tokio::sync::Mutex<()>,
     /// Of a table: how many steps changed it otherwise than by a statement. Counts up when such a step is visible.
@@ -94,6 +96,7 @@ impl Output {
                 Ok(Self::View(Arc::new(SharedView {
                     rows: Mutex::new(rows),
                     subscribers: Subscribers::default(),
+                    is_filling: AtomicBool::new(false),
                     writer: tokio::sync::Mutex::default(),
                     written: AtomicU64::new(0),
                 })))
@@ -135,6 +138,13 @@ impl Output {
         }
     }
 
+    /// Notes whether there is still to come what the query starts with.
+    pub(crate) fn set_filling(&self, is_filling: bool) {
+        if let Self::View(view) = self {
+            view.is_filling.store(is_filling, Ordering::SeqCst);
+        }
+    }
+
     /// Whether the pipeline must wait for this output.
     pub(crate) fn is_full(&self) -> bool {
         match self {
@@ -143,27 +153,33 @@ impl Output {
         }
     }
 
-    /// Encodes a step's change of a view; puts a sink's rows into the outbox.
+    /// Encodes a step's change of a view; puts a sink's rows into the outbox. Gives the change as those take it who read the
+    /// result.
     ///
     /// # Errors
     /// Changes that the output cannot take.
-    pub(crate) fn prepare(&self, spec: &QuerySpec, deltas: Vec<Delta>) -> Result<Prepared, EngineError> {
+    pub(crate) fn prepare(
+        &self,
+        spec: &QuerySpec,
+        deltas: Vec<Delta>,
+    ) -> Result<(Prepared, Vec<Delta>), EngineError> {
         match self {
             Self::View(view) => {
                 // Encoding and lookups take time: the lock is not held meanwhile, for readers wait for it.
                 let base = view.rows.lock().base();
-                let change = base.prepare(&deltas)?;
-                Ok(Prepared::View(change, deltas))
+                let mut change = base.prepare(&deltas)?;
+                let deltas = change.netted.take().unwrap_or(deltas);
+                Ok((Prepared::View(change, deltas.clone()), deltas))
             }
             Self::Sink(sink) => {
                 if let Some(rows) = sink.shape.rows(&spec.plan.root().schema, &deltas)? {
                     sink.outbox.append(rows);
                 }
-                Ok(Prepared::Sink)
+                Ok((Prepared::Sink, deltas))
             }
             Self::Table(table) => {
                 table.check(&deltas)?;
-                Ok(Prepared::Sink)
+                Ok((Prepared::Sink, deltas))
             }
         }
     }

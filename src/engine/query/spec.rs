@@ -123,6 +123,8 @@ pub(crate) struct EngineParts {
     pub(crate) errors: Arc<ErrorLog>,
     /// Late rows.
     pub(crate) late: Arc<LateLog>,
+    /// Rows of a relation that a new query takes in one step.
+    pub(crate) backfill_rows: usize,
     /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
     pub(crate) publish: Arc<parking_lot::RwLock<()>>,
 }

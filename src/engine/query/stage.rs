@@ -33,6 +33,8 @@ pub(crate) struct Stages {
     /// Watermarks of the scans as of the coming step.
     source_watermarks: HashMap<NodeId, Option<i64>>,
     has_stepped: bool,
+    /// Whether the last step changed anything: rows came in, a watermark moved, an operator had something to do.
+    has_worked: bool,
 }
 
 impl Stages {
@@ -69,6 +71,7 @@ impl Stages {
             watermarks,
             source_watermarks: HashMap::new(),
             has_stepped: false,
+            has_worked: false,
         })
     }
 
@@ -153,6 +156,7 @@ impl Stages {
     ) -> Result<Vec<Delta>, EngineError> {
         let plan = Arc::clone(&self.plan);
         let closed_to = self.watermarks.clone();
+        self.has_worked = !self.has_stepped;
         for (id, node) in plan.nodes.iter().enumerate() {
             self.watermarks[id] = self.watermark_of(id, upstream).max(closed_to[id]);
             if self.on_lane[id] {
@@ -171,6 +175,7 @@ impl Stages {
             outputs.insert(id, output);
         }
         self.has_stepped = true;
+        self.has_worked |= self.watermarks != closed_to || outputs.values().any(|deltas| has_rows(deltas));
         Ok(outputs.remove(&(plan.nodes.len() - 1)).unwrap_or_default())
     }
 
@@ -222,6 +227,13 @@ impl Stages {
                     .operators
                     .get_mut(&id)
                     .expect("every stateful node has its operator");
+                let is_due = operator.due_us().is_some_and(|due_us| due_us <= context.now_us);
+                let is_idle =
+                    |input: &Input<'_>| !has_rows(input.deltas) && input.closed_to == input.watermark;
+                if self.has_stepped && !is_due && inputs.iter().all(is_idle) {
+                    return Ok(Vec::new());
+                }
+                self.has_worked = true;
                 let output = operator.step(context, inputs);
                 context.late.of_operator(|| explain::operator(&self.plan, id));
                 output
@@ -256,6 +268,11 @@ impl Stages {
     /// Whether the query must take a step without any input: global aggregates have a row for no rows.
     pub(crate) fn needs_first_step(&self) -> bool {
         !self.has_stepped
+    }
+
+    /// Whether the last step changed anything that a checkpoint records.
+    pub(crate) fn has_worked(&self) -> bool {
+        self.has_worked
     }
 
     /// When the result changes although nothing comes (µs since the epoch), if it ever does.
@@ -296,6 +313,10 @@ impl Stages {
         all.sort_by_key(|status| status.node);
         all
     }
+}
+
+fn has_rows(deltas: &[Delta]) -> bool {
+    deltas.iter().any(|delta| delta.num_rows() > 0)
 }
 
 fn operator_id(node: NodeId) -> OperatorId {

@@ -17,6 +17,8 @@ pub(crate) struct ViewChange {
     pub(super) body: ChangeBody,
     /// Rows added less rows taken away.
     pub(super) rows: i64,
+    /// The deltas with equal rows put together, those that go first; `None` where no two were equal.
+    pub(crate) netted: Option<Vec<Delta>>,
 }
 
 #[derive(Debug)]
@@ -172,6 +174,7 @@ pub(super) fn keyed(
     Ok(ViewChange {
         body: ChangeBody::Keys(out.group()),
         rows,
+        netted: None,
     })
 }
 
@@ -238,9 +241,12 @@ pub(super) fn bag(
 ) -> Result<ViewChange, EngineError> {
     let mut out = KeyChanges::default();
     let mut weights: Vec<i64> = Vec::new();
-    let mut rows = 0;
+    // Where each of them stands.
+    let mut places: Vec<Place> = Vec::new();
+    let (mut rows, mut rows_in) = (0, 0);
     let mut known: HashTable<usize> = HashTable::new();
-    for delta in deltas {
+    for (at, delta) in deltas.iter().enumerate() {
+        rows_in += delta.num_rows();
         let keys = format.key_columns(&delta.batch);
         let keys = format.keys.encoder(&keys)?;
         for row in 0..delta.num_rows() {
@@ -258,9 +264,13 @@ pub(super) fn bag(
             let index = out.changes.len();
             out.push(hash, key_start, out.arena.len())?;
             weights.push(weight);
+            places.push(Place { delta: at, row });
             known.insert_unique(hash, index, |other| out.changes[*other].hash);
         }
     }
+    let netted = (places.len() < rows_in)
+        .then(|| netted(deltas, &places, &weights))
+        .transpose()?;
     let mut value = Vec::new();
     for (index, weight) in weights.iter().enumerate().filter(|(_, weight)| **weight != 0) {
         let change = out.changes[index];
@@ -287,7 +297,33 @@ pub(super) fn bag(
     Ok(ViewChange {
         body: ChangeBody::Keys(out.group()),
         rows,
+        netted,
     })
+}
+
+/// A row of some deltas.
+struct Place {
+    delta: usize,
+    row: usize,
+}
+
+/// The rows at `places` with `weights`, but for those whose weight is zero: first the rows that go.
+fn netted(deltas: &[Delta], places: &[Place], weights: &[i64]) -> Result<Vec<Delta>, EngineError> {
+    let mut netted = Vec::new();
+    for goes in [true, false] {
+        for (at, delta) in deltas.iter().enumerate() {
+            let own = places.iter().zip(weights);
+            let own =
+                own.filter(|(place, weight)| place.delta == at && **weight != 0 && (**weight < 0) == goes);
+            let (rows, weights): (Vec<u64>, Vec<i64>) =
+                own.map(|(place, weight)| (place.row as u64, *weight)).unzip();
+            if !rows.is_empty() {
+                let batch = take_record_batch(&delta.batch, &UInt64Array::from(rows))?;
+                netted.push(Delta::weighted(batch, weights.into()));
+            }
+        }
+    }
+    Ok(netted)
 }
 
 /// The change of a log: rows that are added, each as often as its weight says.
@@ -311,6 +347,7 @@ pub(super) fn append(format: &ViewFormat, deltas: &[Delta]) -> Result<ViewChange
     Ok(ViewChange {
         body: ChangeBody::Append(batches),
         rows,
+        netted: None,
     })
 }
 

@@ -23,6 +23,20 @@ pub(super) struct Chunk {
     pub(super) batch: RecordBatch,
 }
 
+impl Chunk {
+    /// Its rows from a sequence on, if it has any.
+    pub(super) fn starting_at(&self, sequence: u64) -> Option<RecordBatch> {
+        let skipped = sequence.saturating_sub(self.first_sequence);
+        let skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
+        let rows = self
+            .batch
+            .num_rows()
+            .checked_sub(skipped)
+            .filter(|rows| *rows > 0)?;
+        Some(self.batch.slice(skipped, rows))
+    }
+}
+
 impl Log {
     /// Appends rows from the sequence `next_sequence` on; gives the sequence behind them.
     pub(super) fn append(&mut self, next_sequence: u64, batch: RecordBatch) -> u64 {

@@ -16,6 +16,7 @@ mod format;
 mod header;
 mod log;
 mod overlay;
+mod part;
 mod reader;
 mod scan;
 
@@ -36,6 +37,7 @@ pub(crate) use self::format::ViewLayout;
 use self::header::Counters;
 use self::log::Log;
 use self::overlay::{Overlay, SortedEntries};
+pub(crate) use self::part::Cursor;
 pub(crate) use self::reader::ViewReader;
 use crate::engine::codec::take_varint;
 use crate::engine::error::EngineError;
@@ -182,7 +184,7 @@ impl FrozenView {
         match self.dirty {
             Dirty::Log(log) => log.write(&self.format, writer),
             Dirty::Keys(overlay) => {
-                let entries = SortedEntries::new(vec![overlay]);
+                let entries = SortedEntries::new(vec![overlay], &[]);
                 let mut key = vec![format::ROW_TAG];
                 for entry in entries.iter() {
                     key.truncate(1);

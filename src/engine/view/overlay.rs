@@ -326,8 +326,8 @@ pub(super) struct SortedEntries {
 }
 
 impl SortedEntries {
-    /// Sorts the entries of `layers`; where several have a key, the first of them counts.
-    pub(super) fn new(layers: Vec<Overlay>) -> Self {
+    /// Sorts the entries of `layers` from the key `from` on; where several have a key, the first of them counts.
+    pub(super) fn new(layers: Vec<Overlay>, from: &[u8]) -> Self {
         let mut places = Vec::with_capacity(
             layers
                 .iter()
@@ -349,6 +349,9 @@ impl SortedEntries {
             layers,
             places: Vec::new(),
         };
+        if !from.is_empty() {
+            places.retain(|place| sorted.entry_at(*place).key >= from);
+        }
         let common = sorted.common_prefix(&places);
         for place in &mut places {
             place.prefix = eight_bytes(&sorted.entry_at(*place).key[common..]);

@@ -131,12 +131,9 @@ impl ViewReader {
         ViewScan::new(self, projection, batch_rows)
     }
 
-    /// All rows as deltas that add them, about `batch_rows` rows each: what a view on this view starts with.
-    ///
-    /// # Errors
-    /// None that are known; as [`ViewReader::scan`].
-    pub(crate) fn contents_as_deltas(&self, batch_rows: usize) -> Result<DeltaScan, EngineError> {
-        DeltaScan::new(self, batch_rows)
+    /// All rows as deltas that add them, about `batch_rows` rows each.
+    pub(crate) fn contents_as_deltas(&self, batch_rows: usize) -> DeltaScan {
+        DeltaScan::starting_at(self, &[], batch_rows)
     }
 
     fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {

@@ -56,7 +56,7 @@ impl ViewScan {
             None => Arc::clone(reader.schema()),
         };
         Ok(Self {
-            merge: Merge::new(reader, projection, batch_rows),
+            merge: Merge::new(reader, &[], projection, batch_rows),
             schema,
             repeated: None,
         })
@@ -112,10 +112,16 @@ impl Iterator for ViewScan {
 }
 
 impl DeltaScan {
-    pub(super) fn new(reader: &ViewReader, batch_rows: usize) -> Result<Self, EngineError> {
-        Ok(Self {
-            merge: Merge::new(reader, None, batch_rows),
-        })
+    /// Of the rows from the key `from` on; an empty one is before all.
+    pub(super) fn starting_at(reader: &ViewReader, from: &[u8], batch_rows: usize) -> Self {
+        Self {
+            merge: Merge::new(reader, from, None, batch_rows),
+        }
+    }
+
+    /// The key of the row that comes next; `None` behind the last one. To be asked between two deltas.
+    pub(super) fn next_key(&self) -> Option<Vec<u8>> {
+        self.merge.next_key()
     }
 
     fn next_delta(&mut self) -> Result<Option<Delta>, EngineError> {
@@ -159,12 +165,12 @@ enum Changed {
         entries: SortedEntries,
         next: usize,
     },
-    /// Batches with all columns.
-    Log(VecDeque<RecordBatch>),
+    /// Batches with all columns, and the sequence of the first row of them.
+    Log(VecDeque<RecordBatch>, u64),
 }
 
 impl Merge {
-    fn new(reader: &ViewReader, projection: Option<&[usize]>, batch_rows: usize) -> Self {
+    fn new(reader: &ViewReader, from: &[u8], projection: Option<&[usize]>, batch_rows: usize) -> Self {
         let format = &reader.format;
         let mut to = format.rows_end().to_vec();
         let changed = if format.layout == ViewLayout::Log {
@@ -178,19 +184,25 @@ impl Merge {
                 // The store may have the frozen rows already.
                 to = [&format.row_prefix()[..], &first.first_sequence.to_be_bytes()].concat();
             }
-            Changed::Log(chunks().flatten().map(|chunk| chunk.batch.clone()).collect())
+            let from = from.try_into().map_or(0, u64::from_be_bytes);
+            let batches = chunks().flatten().filter_map(|chunk| chunk.starting_at(from));
+            let sequence = chunks()
+                .flatten()
+                .next()
+                .map_or(from, |first| first.first_sequence);
+            Changed::Log(batches.collect(), sequence.max(from))
         } else {
             let overlays = reader.layers.iter().filter_map(|layer| match layer {
                 Dirty::Keys(overlay) => Some(overlay.clone()),
                 Dirty::Log(_) => None,
             });
             Changed::Keys {
-                entries: SortedEntries::new(overlays.collect()),
+                entries: SortedEntries::new(overlays.collect(), from),
                 next: 0,
             }
         };
         Self {
-            from: Some(format.row_prefix().to_vec()),
+            from: Some([&format.row_prefix()[..], from].concat()),
             to,
             changed,
             reader: reader.clone(),
@@ -228,11 +240,26 @@ impl Merge {
             return Ok(Some((out.decoder.finish()?, out.counts)));
         }
         match &mut self.changed {
-            Changed::Log(batches) => {
+            Changed::Log(batches, sequence) => {
                 let batch = next_of_log(batches, self.projection.as_deref(), self.batch_rows)?;
+                *sequence += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
                 Ok(batch.map(|batch| (batch, None)))
             }
             Changed::Keys { .. } => Ok(None),
+        }
+    }
+
+    /// The key of the row that comes next, of a log its sequence as bytes; `None` behind the last one.
+    fn next_key(&self) -> Option<Vec<u8>> {
+        let stored = self.from.as_ref().map(|from| from[PREFIX_BYTES..].to_vec());
+        match &self.changed {
+            Changed::Keys { entries, next } => {
+                let changed = entries.get(*next).map(|entry| entry.key.to_vec());
+                changed.into_iter().chain(stored).min()
+            }
+            Changed::Log(batches, sequence) => {
+                stored.or_else(|| (!batches.is_empty()).then(|| sequence.to_be_bytes().to_vec()))
+            }
         }
     }
 

@@ -15,6 +15,7 @@ mod formatting;
 mod math;
 pub(crate) mod moment;
 mod number_pattern;
+mod numeric;
 mod operators;
 mod ordered;
 mod pattern;

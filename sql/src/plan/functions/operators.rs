@@ -1,9 +1,9 @@
 //! Operators whose operands DataFusion does not take, or takes for something else: those of dates and intervals, `||` of
-//! values that are no texts, the division of NUMERIC, `^`, `#` and the operators that stand for LIKE.
+//! values that are no texts, those of NUMERIC, `^`, `#` and the operators that stand for LIKE.
 
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, IntervalMonthDayNanoType,
-    Time64MicrosecondType, TimestampMicrosecondType, i256,
+    DataType, Date32Type, Float64Type, Int64Type, IntervalMonthDayNanoType, Time64MicrosecondType,
+    TimestampMicrosecondType,
 };
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
@@ -11,19 +11,15 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Like, Operator, 
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::args::{Args, Computed};
-use super::define::{Definition, Gives, Kind, Overload};
+use super::define::{Definition, Kind, Overload};
 use super::moment::MICROS_PER_DAY;
 use super::span::{Span, timestamp_out_of_range};
-use super::{Functions, fields};
+use super::{Functions, fields, numeric};
 use crate::plan::literals::to_text;
-use crate::plan::translate::external;
-use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
+use crate::plan::types::column_type;
 use crate::{SqlError, SqlState};
 
 use Kind::{Date, Float8, Int8, Interval, Time, Timestamp, TimestampTz};
-
-/// Significant digits of a quotient, at least.
-const QUOTIENT_DIGITS: i32 = 16;
 
 static DATE_PLUS: Definition = Definition::new(
     "date_pl",
@@ -70,17 +66,9 @@ static INTERVAL_DIVIDED: Definition = Definition::new(
     &[Overload::new(&[Interval, Float8], Interval, |args| {
         scaled(args, |span, divisor| match divisor == 0.0 {
             true => Err(SqlError::new(SqlState::DivisionByZero, "division by zero")),
-            false => span.times(1.0 / divisor),
+            false => span.divided(divisor),
         })
     })],
-);
-static NUMERIC_DIVIDED: Definition = Definition::new(
-    "numeric_div",
-    &[Overload::giving(
-        &[Kind::Numeric, Kind::Numeric],
-        Gives::Of(quotient_type),
-        quotients,
-    )],
 );
 static BYTES_JOINED: Definition = Definition::new(
     "byteacat",
@@ -260,6 +248,9 @@ fn times(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<E
         (factor, DataType::Interval(_)) if is_number(factor) => {
             call(&INTERVAL_TIMES, &expr.right, &expr.left)
         }
+        (DataType::Decimal128(..), DataType::Decimal128(..)) => {
+            numeric::times((&expr.left, left), (&expr.right, right))
+        }
         _ => None,
     }
 }
@@ -271,15 +262,10 @@ fn divided(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> PlanRe
     let is_decimal = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
     let is_exact = |data_type: &DataType| is_decimal(data_type) || is_integer(data_type);
     let is_numeric = (is_decimal(left) && is_exact(right)) || (is_exact(left) && is_decimal(right));
-    if !is_numeric {
-        return Ok(None);
+    match is_numeric {
+        true => numeric::divided(&expr.left, &expr.right).map(Some),
+        false => Ok(None),
     }
-    if let (Some(left), Some(right)) = (exact(&expr.left), exact(&expr.right)) {
-        return Ok(
-            constant_quotient(left, right)?.or_else(|| call(&NUMERIC_DIVIDED, &expr.left, &expr.right))
-        );
-    }
-    Ok(call(&NUMERIC_DIVIDED, &expr.left, &expr.right))
 }
 
 /// A value joined to a text is a text.
@@ -304,132 +290,6 @@ fn concatenated(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> O
         (other, text) if is_text(text) && is_plain(other) => Some(joined(to_text(a.clone()), b.clone())),
         _ => None,
     }
-}
-
-/// A number without fraction, times a power of ten: the digits, and how many of them are behind the point.
-type Exact = (i128, i32);
-
-fn exact(expr: &Expr) -> Option<Exact> {
-    let literal = |expr: &Expr| match expr {
-        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) if *scale >= 0 => {
-            Some((*digits, i32::from(*scale)))
-        }
-        // `1e10` has digits before the point only.
-        Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _) => {
-            let power = 10i128.checked_pow(u32::from(scale.unsigned_abs()))?;
-            Some((digits.checked_mul(power)?, 0))
-        }
-        Expr::Literal(ScalarValue::Int64(Some(number)), _) => Some((i128::from(*number), 0)),
-        Expr::Literal(ScalarValue::Int32(Some(number)), _) => Some((i128::from(*number), 0)),
-        _ => None,
-    };
-    match expr {
-        Expr::Negative(inner) => literal(inner).map(|(digits, scale)| (-digits, scale)),
-        other => literal(other),
-    }
-}
-
-/// The quotient of two constants with PostgreSQL's digits, if NUMERIC has that many here.
-fn constant_quotient(left: Exact, right: Exact) -> PlanResult<Option<Expr>> {
-    if right.0 == 0 {
-        let error = SqlError::new(SqlState::DivisionByZero, "division by zero");
-        return Err(external(error));
-    }
-    let ((weight_a, first_a), (weight_b, first_b)) = (leading(left), leading(right));
-    let weight = weight_a - weight_b - i32::from(first_a <= first_b);
-    let scale = (QUOTIENT_DIGITS - weight * 4).max(left.1).max(right.1).max(0);
-    let Ok(shown) = i8::try_from(scale) else {
-        return Ok(None);
-    };
-    let quotient = quotient(left.0, right.0, scale - left.1 + right.1);
-    Ok(quotient
-        .filter(|_| scale < i32::from(DECIMAL_DIGITS))
-        .map(|value| Expr::Literal(ScalarValue::Decimal128(Some(value), DECIMAL_DIGITS, shown), None)))
-}
-
-/// The place of the first group of four digits, counted from the point, and the group.
-fn leading((digits, scale): Exact) -> (i32, u128) {
-    let mut digits = digits.unsigned_abs();
-    if digits == 0 {
-        return (0, 0);
-    }
-    // Groups are counted from the point, so the fraction must be whole groups.
-    let (mut groups, rest) = (-(scale.div_euclid(4)), scale.rem_euclid(4));
-    if rest > 0 {
-        digits = digits.saturating_mul(10u128.pow(4 - rest.unsigned_abs()));
-        groups -= 1;
-    }
-    let mut weight = groups;
-    while digits >= 10_000 {
-        digits /= 10_000;
-        weight += 1;
-    }
-    (weight, digits)
-}
-
-/// `left × 10^shift ÷ right`, rounded half away from zero; `None` where it has too many digits.
-fn quotient(left: i128, right: i128, shift: i32) -> Option<i128> {
-    let shift = u32::try_from(shift).ok()?;
-    let small = 10i128
-        .checked_pow(shift)
-        .and_then(|power| left.checked_mul(power));
-    if let Some(left) = small {
-        let (whole, rest) = (left / right, left % right);
-        let is_up = rest.unsigned_abs() >= right.unsigned_abs() - rest.unsigned_abs();
-        let away = if (left < 0) == (right < 0) { 1 } else { -1 };
-        return fitting(if is_up && rest != 0 { whole + away } else { whole });
-    }
-    let wide = i256::from_i128(left).checked_mul(i256::from_i128(10).checked_pow(shift)?)?;
-    let right = i256::from_i128(right);
-    let whole = wide.checked_div(right)?;
-    let rest = wide.checked_rem(right)?;
-    let (rest_abs, right_abs) = (rest.wrapping_abs(), right.wrapping_abs());
-    let is_up = rest != i256::ZERO && rest_abs >= right_abs.wrapping_sub(rest_abs);
-    let away = if (wide < i256::ZERO) == (right < i256::ZERO) {
-        1
-    } else {
-        -1
-    };
-    let rounded = if is_up {
-        whole.checked_add(i256::from_i128(away))?
-    } else {
-        whole
-    };
-    fitting(rounded.to_i128()?)
-}
-
-fn fitting(value: i128) -> Option<i128> {
-    (value.unsigned_abs() < 10u128.pow(u32::from(DECIMAL_DIGITS))).then_some(value)
-}
-
-fn scale_of(data_type: &DataType) -> i32 {
-    match data_type {
-        DataType::Decimal128(_, scale) => i32::from(*scale),
-        _ => 0,
-    }
-}
-
-/// As many digits behind the point as the operands have, at least 16.
-fn quotient_type(args: &[DataType]) -> DataType {
-    let scale = args.iter().map(scale_of).max().unwrap_or(0);
-    let scale = scale.max(i32::from(DECIMAL_SCALE));
-    DataType::Decimal128(DECIMAL_DIGITS, i8::try_from(scale).unwrap_or(DECIMAL_SCALE))
-}
-
-fn quotients(args: &Args) -> Computed {
-    let shift = scale_of(args.gives()) - scale_of(args.data_type(0)) + scale_of(args.data_type(1));
-    let (left, right) = (
-        args.numbers::<Decimal128Type>(0),
-        args.numbers::<Decimal128Type>(1),
-    );
-    args.strict::<Decimal128Type>(|row| {
-        let divisor = right.get(row);
-        if divisor == 0 {
-            return Err(SqlError::new(SqlState::DivisionByZero, "division by zero"));
-        }
-        quotient(left.get(row), divisor, shift)
-            .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow"))
-    })
 }
 
 fn moved_days(args: &Args, sign: i64) -> Computed {
@@ -512,40 +372,4 @@ fn joined(args: &Args) -> Computed {
         bytes.extend_from_slice(right.get(row));
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotients_of_constants_have_the_digits_of_postgres() {
-        let shown = |left: Exact, right: Exact| match constant_quotient(left, right).unwrap() {
-            Some(Expr::Literal(value, _)) => value.to_string(),
-            other => format!("{other:?}"),
-        };
-        for (left, right, expected) in [
-            ((50, 1), (2, 0), "2.5000000000000000"),
-            ((10, 1), (3, 0), "0.33333333333333333333"),
-            ((20, 1), (30, 1), "0.66666666666666666667"),
-            ((1000, 2), (3, 0), "3.3333333333333333"),
-            ((10_000_000_000, 0), (3, 0), "3333333333.33333333"),
-            ((1, 4), (3, 0), "0.000033333333333333333333"),
-            ((123_456_789_123, 3), (7, 0), "17636684.160428571429"),
-        ] {
-            assert!(
-                shown(left, right).contains(expected.trim_start_matches("0.")),
-                "{expected} {}",
-                shown(left, right)
-            );
-        }
-    }
-
-    #[test]
-    fn halves_of_quotients_go_away_from_zero() {
-        assert_eq!(quotient(1, 8, 2), Some(13));
-        assert_eq!(quotient(-1, 8, 2), Some(-13));
-        assert_eq!(quotient(10i128.pow(36), 1000, 3), Some(10i128.pow(36)));
-        assert_eq!(quotient(1, 3, 40), None);
-    }
 }

@@ -41,8 +41,17 @@ impl Span {
 
     /// Times a number; fractions of months become days, and those of days microseconds.
     pub(crate) fn times(self, factor: f64) -> Result<Self, SqlError> {
-        let months = self.months as f64 * factor;
-        let days = self.days as f64 * factor;
+        self.scaled(|value| value * factor)
+    }
+
+    /// Divides by a number that is not zero, as [`Self::times`].
+    pub(crate) fn divided(self, divisor: f64) -> Result<Self, SqlError> {
+        self.scaled(|value| value / divisor)
+    }
+
+    fn scaled(self, scale: impl Fn(f64) -> f64) -> Result<Self, SqlError> {
+        let months = scale(self.months as f64);
+        let days = scale(self.days as f64);
         let whole = |value: f64| -> Result<i64, SqlError> {
             let fits = value.is_finite() && value.abs() < 9e18;
             if fits {
@@ -60,7 +69,7 @@ impl Span {
             days += whole(rest / 86_400.0)?;
             rest %= 86_400.0;
         }
-        let micros = whole((self.micros as f64 * factor + rest * 1e6).round_ties_even())?;
+        let micros = whole((scale(self.micros as f64) + rest * 1e6).round_ties_even())?;
         Ok(Self {
             months: whole(months)?,
             days,

@@ -200,7 +200,7 @@ impl Lowering {
                 emit_on_close: self.options.emit_on_close,
             }),
         };
-        if closes.is_none() {
+        if closes.is_none() && !self.forgets(&next.inputs) {
             self.note_unbounded(&next);
         }
         Ok(self.push(next, Facts { closing }))

@@ -288,7 +288,8 @@ impl Lowering {
 
     /// Says that the state of a join of streams grows with their rows.
     fn note_unbounded_join(&mut self, id: NodeId) {
-        if self.goes_with_time(id) {
+        let inputs = self.nodes[id].inputs.clone();
+        if self.goes_with_time(id) || self.forgets(&inputs) {
             return;
         }
         let (join, left, right) = match (&self.nodes[id].op, &self.nodes[id].inputs[..]) {

@@ -32,6 +32,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
+use crate::plan::ViewOptions;
 use crate::plan::session::SessionNode;
 use crate::plan::subquery::SingleRowNode;
 use crate::plan::temporal::Conjuncts;
@@ -48,18 +49,11 @@ pub(crate) use scan::scan_of;
 /// How deep plans may be nested.
 const DEPTH_MAX: usize = 256;
 
-/// How to lower a plan.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LowerOptions {
-    /// `EMIT ON WINDOW CLOSE`
-    pub(crate) emit_on_close: bool,
-}
-
 /// Lowers a plan that the optimizer has been over.
 ///
 /// # Errors
 /// Whatever of the plan streaming does not have, by its name.
-pub(crate) fn lower(plan: &LogicalPlan, options: LowerOptions) -> Result<StreamPlan, SqlError> {
+pub(crate) fn lower(plan: &LogicalPlan, options: ViewOptions) -> Result<StreamPlan, SqlError> {
     let mut lowering = Lowering {
         options,
         ..Lowering::default()
@@ -83,14 +77,31 @@ struct Facts {
     closing: Vec<(usize, i64)>,
 }
 
+/// Refuses a `state.ttl` that cleans nothing.
+fn without_effect(plan: &StreamPlan) -> SqlError {
+    let error = SqlError::new(
+        SqlState::InvalidObjectDefinition,
+        "option \"state.ttl\" has no effect on this query",
+    );
+    let keeps = |op: &StreamOp| matches!(op, StreamOp::Aggregate(_) | StreamOp::Join(_) | StreamOp::Over(_));
+    match plan.nodes.iter().any(|node| keeps(&node.op)) {
+        true => error
+            .with_detail("State is let go where rows are only inserted; here rows are changed or taken back, or there is one group.")
+            .with_hint("Bound the state by a window over event time, or by a condition with now() in WHERE."),
+        false => error.with_detail("No GROUP BY, join or OVER of the query keeps state."),
+    }
+}
+
 #[derive(Default)]
 struct Lowering {
-    options: LowerOptions,
+    options: ViewOptions,
     nodes: Vec<PlanNode>,
     facts: Vec<Facts>,
     notices: Vec<String>,
     /// Columns that the plan reads from each source.
     needed: BTreeMap<String, BTreeSet<usize>>,
+    /// Scans of stored relations that only ever grow.
+    growing: BTreeSet<NodeId>,
     /// The scan of each source.
     scans: BTreeMap<String, NodeId>,
     /// Why windows of the plan have no event time.
@@ -467,10 +478,23 @@ impl Lowering {
                 projection.name.clone_from(named.name());
             }
         }
-        Ok(StreamPlan {
+        let plan = StreamPlan {
+            is_endless: !self.goes_with_time(id),
+            closing: std::mem::take(&mut self.facts[id].closing),
             nodes: self.nodes,
             notices: self.notices,
-        })
+            state_ttl_us: self.options.state_ttl_us,
+        };
+        let is_used = plan.nodes.iter().any(|node| plan.ttl_us(node).is_some());
+        if plan.state_ttl_us.is_some() && !is_used {
+            return Err(without_effect(&plan));
+        }
+        Ok(plan)
+    }
+
+    /// Whether the state over these inputs goes when nothing changes it for a while.
+    fn forgets(&self, inputs: &[NodeId]) -> bool {
+        self.options.state_ttl_us.is_some() && inputs.iter().all(|input| self.nodes[*input].append_only)
     }
 
     /// `EMIT ON WINDOW CLOSE` needs an aggregate over windows.

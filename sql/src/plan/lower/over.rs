@@ -232,7 +232,7 @@ impl Lowering {
             schema,
             op: StreamOp::Over(over),
         };
-        if closes.is_none() && !self.scans.is_empty() {
+        if closes.is_none() && !self.forgets(&next.inputs) {
             self.note_unbounded_order(&next);
         }
         Ok(self.push(next, Facts { closing }))

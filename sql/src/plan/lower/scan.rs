@@ -93,9 +93,18 @@ impl Lowering {
                 columns: columns.clone(),
             },
         };
+        let closing = plan.closing.iter();
+        let closing = closing.filter_map(|(column, add_us)| Some((moved(*column)?, *add_us)));
+        let facts = Facts {
+            closing: closing.collect(),
+        };
         let all = (0..columns.len()).collect();
+        let id = self.push(node, facts);
+        if root.append_only && plan.is_endless {
+            self.growing.insert(id);
+        }
         Relation {
-            node: self.push(node, Facts::default()),
+            node: id,
             columns: all,
         }
     }

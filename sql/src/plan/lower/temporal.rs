@@ -21,6 +21,7 @@ impl Lowering {
             let node = &self.nodes[id];
             match &node.op {
                 StreamOp::SourceScan(_) => return false,
+                StreamOp::RelationScan { .. } if self.growing.contains(&id) => return false,
                 StreamOp::TemporalFilter(filter) if !filter.until.is_empty() => {}
                 _ => open.extend(&node.inputs),
             }

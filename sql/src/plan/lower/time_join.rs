@@ -219,7 +219,7 @@ impl Lowering {
     fn note_unbounded_asof(&mut self, id: NodeId) {
         let node = &self.nodes[id];
         let StreamOp::AsOf(asof) = &node.op else { return };
-        if asof.expires || self.scans.is_empty() {
+        if asof.expires || self.goes_with_time(id) {
             return;
         }
         let [left, right] = [0, 1].map(|at| &self.nodes[node.inputs[at]].schema);

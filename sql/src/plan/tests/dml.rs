@@ -142,7 +142,7 @@ async fn values_that_do_not_fit_are_refused_at_their_place() {
 #[test]
 fn a_view_over_a_table_knows_its_key_and_that_its_rows_change() {
     let query = parse_query("SELECT id, name FROM t WHERE price > 1").unwrap();
-    let planned = plan_view(&tables(), &query, &[], false).unwrap();
+    let planned = plan_view(&tables(), &query, &[], ViewOptions::default()).unwrap();
     assert_eq!(planned.depends_on, ["t"]);
     let root = planned.plan.root();
     assert_eq!((root.key.as_deref(), root.append_only), (Some(&[0][..]), false));

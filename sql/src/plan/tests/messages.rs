@@ -341,7 +341,7 @@ fn what_is_deep_or_long_is_answered_or_refused_and_overflows_no_stack() {
         let error = on_a_plain_thread(move || {
             let outcome = parse_query(&text).and_then(|query| {
                 plan_select(&catalog(), &query, &|_, _| None).map(drop)?;
-                plan_view(&catalog(), &query, &[], false).map(drop)
+                plan_view(&catalog(), &query, &[], ViewOptions::default()).map(drop)
             });
             (text[..40].to_owned(), outcome)
         });

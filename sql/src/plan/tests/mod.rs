@@ -99,7 +99,7 @@ fn add_view(catalog: &mut Catalog, name: &str, text: &str) {
 }
 
 fn add_materialized(catalog: &mut Catalog, name: &str, text: &str) {
-    let planned = plan_view(catalog, &parse_query(text).unwrap(), &[], false).unwrap();
+    let planned = plan_view(catalog, &parse_query(text).unwrap(), &[], ViewOptions::default()).unwrap();
     let def = MaterializedViewDef {
         plan: Arc::new(planned.plan),
         query: text.into(),
@@ -126,7 +126,12 @@ fn catalog() -> Catalog {
 }
 
 fn plan_of(text: &str, emit: bool) -> Result<PlannedQuery, SqlError> {
-    plan_view(&catalog(), parse_query(text)?.as_ref(), &[], emit)
+    plan_view(
+        &catalog(),
+        parse_query(text)?.as_ref(),
+        &[],
+        ViewOptions::emitting(emit),
+    )
 }
 
 fn planned(text: &str) -> StreamPlan {
@@ -401,7 +406,12 @@ fn columns_are_called_as_postgresql_calls_them() {
 fn listed_column_names_come_first_and_must_fit() {
     let names = |text: &str, columns: &[&str]| {
         let columns: Vec<String> = columns.iter().map(|c| (*c).to_owned()).collect();
-        plan_view(&catalog(), parse_query(text).unwrap().as_ref(), &columns, false)
+        plan_view(
+            &catalog(),
+            parse_query(text).unwrap().as_ref(),
+            &columns,
+            ViewOptions::default(),
+        )
     };
     let planned = names("SELECT auction, price FROM bids", &["a"]).unwrap();
     assert_eq!(types(&planned.plan), ["a bigint", "price bigint"]);
@@ -550,10 +560,22 @@ fn views_stand_on_views_up_to_a_depth() {
             &format!("SELECT auction, price + 1 AS price FROM {below}"),
         );
     }
-    let planned = plan_view(&catalog, &parse_query("SELECT * FROM v15").unwrap(), &[], false).unwrap();
+    let planned = plan_view(
+        &catalog,
+        &parse_query("SELECT * FROM v15").unwrap(),
+        &[],
+        ViewOptions::default(),
+    )
+    .unwrap();
     assert_eq!(planned.depends_on, ["v15"]);
     let text = "SELECT auction, price FROM v15";
     add_view(&mut catalog, "v16", text);
-    let error = plan_view(&catalog, &parse_query("SELECT * FROM v16").unwrap(), &[], false).unwrap_err();
+    let error = plan_view(
+        &catalog,
+        &parse_query("SELECT * FROM v16").unwrap(),
+        &[],
+        ViewOptions::default(),
+    )
+    .unwrap_err();
     assert_eq!(error.state, SqlState::StatementTooComplex);
 }

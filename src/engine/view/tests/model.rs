@@ -8,6 +8,7 @@ use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
 use proptest::prelude::*;
 
 use super::*;
+use crate::engine::view::Cursor;
 
 /// What can happen to a view.
 #[derive(Debug, Clone)]
@@ -121,6 +122,23 @@ fn key_of(key: u8) -> Option<i64> {
     }
 }
 
+/// All rows, read part by part.
+fn in_parts(reader: &ViewReader, rows_max: usize) -> Vec<Row> {
+    let (mut cursor, mut rows) = (Cursor::Start, Vec::new());
+    while cursor != Cursor::End {
+        let part = reader.part(&cursor, rows_max).unwrap();
+        for delta in part.deltas {
+            for (row, own) in rows_of(&delta.batch).into_iter().enumerate() {
+                let weight = usize::try_from(delta.weight(row)).unwrap();
+                rows.extend(std::iter::repeat_n(own, weight));
+            }
+        }
+        assert_eq!(Cursor::decode(&part.next.encode()), Some(part.next.clone()));
+        cursor = part.next;
+    }
+    rows
+}
+
 fn check(reader: &ViewReader, expected: &[Row]) {
     for batch_rows in [1, 3, 100] {
         assert_eq!(contents(reader, batch_rows), expected);
@@ -150,9 +168,11 @@ fn check(reader: &ViewReader, expected: &[Row]) {
         values.collect::<Vec<_>>(),
         expected.iter().map(|(_, v)| v.clone()).collect::<Vec<_>>()
     );
+    for rows_max in [1, 3, 100] {
+        assert_eq!(in_parts(reader, rows_max), expected);
+    }
     let deltas = reader
         .contents_as_deltas(5)
-        .unwrap()
         .map(Result::unwrap)
         .flat_map(|delta| {
             let weights: Vec<_> = (0..delta.num_rows())

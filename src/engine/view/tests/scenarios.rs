@@ -276,7 +276,6 @@ fn a_row_that_is_there_very_often_comes_in_batches() {
     assert!(
         view.reader()
             .contents_as_deltas(4096)
-            .unwrap()
             .next()
             .unwrap()
             .unwrap()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use arrow::array::{Int64Array, RecordBatch, TimestampMicrosecondArray};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use highwater::Database;
+use highwater::connectors::memory::MemoryHold;
 use highwater::connectors::registry::Registry;
 use tempfile::TempDir;
 
@@ -45,6 +46,8 @@ struct World {
     registry: Registry,
     dir: TempDir,
     database: Option<Database>,
+    /// A view that was opened again first must not let go of rows that another one has yet to open for.
+    _hold: MemoryHold,
     clock: Arc<AtomicI64>,
     /// The latest time that the clock has ever shown.
     now_us: i64,
@@ -55,8 +58,12 @@ struct World {
 
 impl World {
     async fn new(seed: u64) -> Self {
+        let registry = Registry::with_builtin();
+        let topic = registry.memory().unwrap().handle("s");
+        topic.ensure_partitions(1);
         let mut world = Self {
-            registry: Registry::with_builtin(),
+            _hold: topic.hold().unwrap(),
+            registry,
             dir: tempfile::tempdir().unwrap(),
             database: None,
             clock: Arc::new(AtomicI64::new(START_US)),

@@ -4,6 +4,7 @@ mod apply;
 mod body;
 mod builder;
 mod change;
+mod machine;
 mod recover;
 mod specs;
 
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
         reason = "it is kept for its threads, which end when it is dropped"
     )]
     pub(crate) own_runtime: Option<builder::OwnRuntime>,
+    /// How its memory is shared out.
+    pub(crate) memory: builder::MemoryShares,
     /// Settings, for people.
     pub(crate) settings: Vec<(&'static str, String)>,
 }

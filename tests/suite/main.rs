@@ -10,6 +10,7 @@ mod embedding;
 mod failures;
 mod functions;
 mod kafka;
+mod memory;
 mod nexmark;
 mod oracle;
 mod restart;

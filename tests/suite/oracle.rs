@@ -8,8 +8,8 @@ use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use highwater::Database;
 use highwater::connectors::registry::Registry;
+use highwater::{Database, DatabaseBuilder};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::batch::{Random, Relation, answer};
@@ -189,6 +189,9 @@ const SHAPES: &[Shape] = &[
     ),
     closing(
         "SELECT window_end, k, count(DISTINCT v) AS d FROM HOP(s, at, INTERVAL '2' SECOND, INTERVAL '6' SECOND) GROUP BY window_end, k",
+    ),
+    closing(
+        "SELECT window_end, k, v, n FROM (SELECT *, row_number() OVER (PARTITION BY window_end, k ORDER BY v, g, w, b, f, at) AS n FROM TUMBLE(s, at, INTERVAL '3' SECOND)) t WHERE n <= 2",
     ),
     // Other windows.
     shape(
@@ -506,7 +509,7 @@ async fn run(shapes: &[(usize, &'static Shape)], seed: u64) {
     // A view that was opened again first must not let go of rows that another one has yet to open for.
     let _hold = topic.hold().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let open = || Database::builder().registry(registry.clone()).open(dir.path());
+    let open = || opener(seed).registry(registry.clone()).open(dir.path());
     let mut database = open().await.unwrap();
     database.execute(SOURCE).await.unwrap();
     let rounds = 2 + random.below(5);
@@ -553,6 +556,18 @@ async fn run(shapes: &[(usize, &'static Shape)], seed: u64) {
         assert_eq!(found, expected, "seed {seed} of {}", inlined(shape));
     }
     until(&database, "SELECT sum(late_rows)::bigint FROM hw.queries", 0).await;
+}
+
+/// Of three histories one has memory for all, one has none for state, so that all that is clean is evicted after each step, and
+/// one has some.
+fn opener(seed: u64) -> DatabaseBuilder {
+    let storage = 16 << 20;
+    let builder = Database::builder().storage_memory_bytes(storage);
+    match seed % 3 {
+        0 => builder,
+        1 => builder.memory_limit(storage + 1),
+        _ => builder.memory_limit(storage + (32 << 10 << (seed / 3 % 6))),
+    }
 }
 
 /// Waits until every reader has taken all rows.

@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 mod order;
+mod relief;
 mod step;
 mod thread;
 

@@ -18,6 +18,7 @@ use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::late_rows::LateLog;
+use crate::engine::memory::MemoryBudget;
 use crate::engine::source_settings::SourceSettings;
 use crate::engine::table::ConflictRule;
 
@@ -123,6 +124,8 @@ pub(crate) struct EngineParts {
     pub(crate) errors: Arc<ErrorLog>,
     /// Late rows.
     pub(crate) late: Arc<LateLog>,
+    /// How much memory there is for what queries hold, and how much they hold.
+    pub(crate) memory: Arc<MemoryBudget>,
     /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
     pub(crate) publish: Arc<parking_lot::RwLock<()>>,
 }

@@ -98,7 +98,6 @@ impl ViewStore {
     }
 
     /// Bytes of memory that changed rows take.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.dirty.bytes() + self.frozen.as_ref().map_or(0, Dirty::bytes)
     }
@@ -206,7 +205,6 @@ impl Dirty {
         }
     }
 
-    #[cfg(test)]
     fn bytes(&self) -> usize {
         match self {
             Self::Keys(overlay) => overlay.bytes(),

@@ -7,7 +7,8 @@ use super::layout::{LEFT, Layout, RIGHT, SIDES};
 use super::output::Part;
 use super::work::{Entry, Work};
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement};
+use crate::engine::operators::state::arrangement::Arrangement;
+use crate::engine::operators::state::evicted::EvictionFigures;
 use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::row_set::Cell;
 
@@ -64,8 +65,8 @@ impl Shard {
             return self.step_temporal(layout, prepared, number);
         }
         let deltas = [
-            self.net(prepared, LEFT, number),
-            self.net(prepared, RIGHT, number),
+            self.net(prepared, LEFT, number)?,
+            self.net(prepared, RIGHT, number)?,
         ];
         let mut parts = Vec::new();
         let mut work = Work::default();
@@ -100,22 +101,31 @@ impl Shard {
     }
 
     /// The net change of each row of a side, by slot and bytes; keys get their slots.
-    pub(super) fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
+    ///
+    /// # Errors
+    /// State that cannot be read.
+    pub(super) fn net(
+        &mut self,
+        prepared: &[Prepared],
+        side: usize,
+        number: usize,
+    ) -> Result<Vec<RowDelta>, EngineError> {
         let mut all: Vec<RowDelta> = Vec::new();
         for (batch, own) in (0u32..).zip(prepared).filter(|(_, own)| own.side == side) {
             let delta = |slot: u32, row: u32| RowDelta {
                 slot,
                 batch,
                 row,
-                weight: own.weight(row),
+                weight: own.rows.weight(row),
             };
-            self.rows.find(&own.keys, &own.shards[number], &mut self.probed);
-            let found = own.shards[number].iter().zip(&self.probed.slots);
+            self.rows
+                .find(&own.rows.keys, &own.rows.shards[number], &mut self.probed)?;
+            let found = own.rows.shards[number].iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| delta(*slot, *row)));
             let unmatched = own.unmatched.get(number).into_iter().flatten();
             all.extend(unmatched.map(|row| delta(UNMATCHED, *row)));
         }
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
         all.sort_unstable_by(|left, right| {
             let by_bytes = || bytes(left).cmp(bytes(right));
             left.slot.cmp(&right.slot).then_with(by_bytes)
@@ -128,7 +138,7 @@ impl Shard {
             same
         });
         all.retain(|delta| delta.weight != 0);
-        all
+        Ok(all)
     }
 
     /// Notes the changed rows of a key, the rows that they may match, and the pairs to be looked at.
@@ -140,7 +150,7 @@ impl Shard {
         work: &mut Work,
     ) -> Result<(), EngineError> {
         let first = [work.rows[LEFT].len(), work.rows[RIGHT].len()];
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
         for (side, deltas) in deltas.iter().enumerate() {
             for delta in deltas.iter() {
                 let entry = self.changed(side, delta, bytes(delta))?;
@@ -221,17 +231,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether keys were let go since the last freeze.
-    pub(super) fn has_closed(&self) -> bool {
-        self.rows.has_closed()
-    }
-
-    /// What changed since the last freeze.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be loaded.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }
@@ -239,6 +239,16 @@ impl Shard {
     /// Rows in state.
     pub(super) fn state_rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Whether keys can be evicted.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.rows.is_evictable()
+    }
+
+    /// What was evicted and read back.
+    pub(super) fn eviction_figures(&self) -> EvictionFigures {
+        self.rows.eviction_figures()
     }
 
     /// Bytes of memory.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use super::layout::{Layout, Prepared};
+use super::layout::Layout;
 use super::output::{Changes, difference};
 use super::partition;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement};
+use crate::engine::operators::state::arrangement::Arrangement;
+use crate::engine::operators::state::encoded::EncodedRows;
+use crate::engine::operators::state::evicted::EvictionFigures;
 use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::row_set::Cell;
 
@@ -52,12 +54,12 @@ impl Shard {
     pub(super) fn step(
         &mut self,
         layout: &Layout,
-        prepared: &[Prepared],
+        prepared: &[EncodedRows],
         number: usize,
         close_through: Option<i64>,
     ) -> Result<ShardOutput, EngineError> {
         let mut output = ShardOutput::default();
-        let deltas = self.locate(prepared, number);
+        let deltas = self.locate(prepared, number)?;
         for own in deltas.chunk_by(|left, right| left.slot == right.slot) {
             self.change(layout, prepared, own, &mut output)?;
         }
@@ -75,11 +77,11 @@ impl Shard {
     }
 
     /// The rows of this shard, by partition.
-    fn locate(&mut self, prepared: &[Prepared], number: usize) -> Vec<RowDelta> {
+    fn locate(&mut self, prepared: &[EncodedRows], number: usize) -> Result<Vec<RowDelta>, EngineError> {
         let mut all = Vec::new();
         for (batch, own) in (0u32..).zip(prepared) {
             let rows = &own.shards[number];
-            self.rows.find(&own.keys, rows, &mut self.probed);
+            self.rows.find(&own.keys, rows, &mut self.probed)?;
             let found = rows.iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| RowDelta {
                 slot: *slot,
@@ -89,14 +91,14 @@ impl Shard {
         }
         // Rows of one partition stay in the order in which they came.
         all.sort_by_key(|delta| delta.slot);
-        all
+        Ok(all)
     }
 
     /// Changes one partition.
     fn change(
         &mut self,
         layout: &Layout,
-        prepared: &[Prepared],
+        prepared: &[EncodedRows],
         deltas: &[RowDelta],
         output: &mut ShardOutput,
     ) -> Result<(), EngineError> {
@@ -122,7 +124,7 @@ impl Shard {
     }
 
     /// Adds and takes away the rows of one partition.
-    fn take(&mut self, prepared: &[Prepared], deltas: &[RowDelta]) -> Result<(), EngineError> {
+    fn take(&mut self, prepared: &[EncodedRows], deltas: &[RowDelta]) -> Result<(), EngineError> {
         // The net change of each row: in between a row may be taken away before it comes.
         let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
         let mut net: Vec<(&[u8], i64)> = deltas
@@ -151,17 +153,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether partitions closed since the last freeze.
-    pub(super) fn has_closed(&self) -> bool {
-        self.rows.has_closed()
-    }
-
-    /// What changed since the last freeze, but for closed partitions.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be restored.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }
@@ -169,6 +161,16 @@ impl Shard {
     /// How many different rows there are.
     pub(super) fn state_rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Whether keys can be evicted.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.rows.is_evictable()
+    }
+
+    /// What was evicted and read back.
+    pub(super) fn eviction_figures(&self) -> EvictionFigures {
+        self.rows.eviction_figures()
     }
 
     /// Bytes of memory.

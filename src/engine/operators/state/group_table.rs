@@ -14,7 +14,7 @@ use super::chunks::{Chunks, FrozenChunks};
 use super::hash;
 use super::key::{self, BatchKeys, KeyBatch, KeyForm, KeyLayout};
 use super::key_bytes::{ByteKeys, FrozenByteKeys};
-use super::slots::SlotSet;
+use super::slots::{Kept, SlotSet};
 use crate::engine::error::EngineError;
 
 /// Keys and their slots.
@@ -217,12 +217,7 @@ impl GroupTable {
             if self.null_slot == Some(*slot) {
                 self.null_slot = None;
             } else {
-                let hash = by_form!(
-                    &self.keys, Keys,
-                    single: unreachable!("the only key stays"),
-                    words: |keys| key::hash_key(keys.words.get(*slot), *keys.nulls.get(*slot)),
-                    bytes: |keys| hash::bytes(keys.get(*slot))
-                );
+                let hash = self.hash(*slot).expect("the only key stays");
                 let entry = self.index.find_entry(hash, |entry| entry.slot == *slot);
                 entry.expect("a slot in use has an entry").remove();
             }
@@ -246,6 +241,52 @@ impl GroupTable {
         if let Keys::Bytes(keys) = &mut self.keys {
             keys.compact();
         }
+    }
+
+    /// Keeps the keys of the slots that stay, under their new numbers, and gives the memory of the others back.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        self.null_slot = self.null_slot.and_then(|slot| kept.number(slot));
+        self.index = HashTable::new();
+        by_form!(
+            &mut self.keys, Keys,
+            single: (),
+            words: |keys| {
+                keys.words.keep(kept);
+                keys.nulls.keep(kept);
+            },
+            bytes: |keys| keys.keep(kept)
+        );
+        let end = u32::try_from(kept.len()).expect("there were more slots before");
+        self.slots = SlotNumbers {
+            end,
+            ..SlotNumbers::default()
+        };
+        self.index.reserve(kept.len(), Entry::hash);
+        for slot in (0..end).filter(|slot| self.null_slot != Some(*slot)) {
+            let Some(hash) = self.hash(slot) else { break };
+            self.index
+                .insert_unique(hash, Entry::new(hash, slot), Entry::hash);
+        }
+    }
+
+    /// Appends the key of a slot as it is stored.
+    pub(crate) fn encode(&self, slot: u32, out: &mut Vec<u8>) {
+        by_form!(
+            &self.keys, Keys,
+            single: (),
+            words: |keys| key::encode_words(keys.words.get(slot), *keys.nulls.get(slot), out),
+            bytes: |keys| out.extend_from_slice(keys.get(slot))
+        );
+    }
+
+    /// The hash of a slot's key; `None` if there is one key only.
+    fn hash(&self, slot: u32) -> Option<u64> {
+        by_form!(
+            &self.keys, Keys,
+            single: None,
+            words: |keys| Some(key::hash_key(keys.words.get(slot), *keys.nulls.get(slot))),
+            bytes: |keys| Some(hash::bytes(keys.get(slot)))
+        )
     }
 
     /// The first column of a slot's key, if it is held in 64 bits and not null.

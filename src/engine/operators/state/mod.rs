@@ -3,6 +3,8 @@
 
 pub(crate) mod arrangement;
 pub(crate) mod chunks;
+pub(crate) mod encoded;
+pub(crate) mod evicted;
 pub(crate) mod group_table;
 pub(crate) mod hash;
 pub(crate) mod key;

@@ -147,10 +147,12 @@ impl Stages {
     /// Evicts about this part of the clean state of each operator: how many bytes are free then. The store has all that was
     /// frozen.
     pub(crate) fn evict(&mut self, part: f64) -> usize {
-        let operators = self.operators.values_mut();
-        operators
-            .map(|own| own.evict((own.evictable_bytes() as f64 * part) as usize))
-            .sum()
+        let mut freed = 0;
+        for operator in self.operators.values_mut() {
+            let goal = operator.evictable_bytes() as f64 * part;
+            freed += operator.evict(goal as usize);
+        }
+        freed
     }
 
     /// Takes over the watermarks that were recorded with the intakes, so that what was closed stays closed.

@@ -351,3 +351,28 @@ pub(crate) fn stored_windows(
         KeyWriter::new(&mut from).put_i64(behind);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dirty_stays_and_what_is_warm_goes_last() {
+        let set = |slots: &[u32]| {
+            let mut set = SlotSet::default();
+            slots.iter().for_each(|slot| {
+                set.insert(*slot);
+            });
+            set
+        };
+        let (live, dirty, warm) = (set(&[0, 1, 2, 3, 5, 6, 7]), set(&[0, 5]), set(&[1, 5, 6]));
+        let coldest = |wanted: usize| coldest(&live, &dirty, &warm, wanted).iter().collect::<Vec<_>>();
+        assert_eq!(coldest(2), [2, 3]);
+        assert_eq!(coldest(4), [1, 2, 3, 7]);
+        assert_eq!(coldest(usize::MAX), [1, 2, 3, 6, 7]);
+        assert_eq!(
+            (keys_for(10, 100, 30), keys_for(1, 100, 30), keys_for(0, 0, 0)),
+            (3, 1, 0)
+        );
+    }
+}

@@ -524,4 +524,64 @@ mod tests {
         assert_eq!(slots(&mut table, &batch(&layout, &[(3, None)]), 1), own);
         assert_eq!(table.len(), 2);
     }
+
+    #[test]
+    fn keys_that_stay_are_found_under_their_new_numbers() {
+        let layouts = [
+            KeyLayout::new([DataType::Int64, DataType::Int64]).unwrap(),
+            KeyLayout::new([DataType::Utf8, DataType::Int64]).unwrap(),
+        ];
+        for layout in layouts {
+            let rows: Vec<(i64, Option<i64>)> = (0..9_000)
+                .map(|row| (row % 3_000, (row % 7 != 0).then_some(row)))
+                .collect();
+            let batch = match layout.form() {
+                KeyForm::Bytes => {
+                    let text = rows.iter().map(|row| Some(row.0.to_string()));
+                    let first: ArrayRef = Arc::new(text.collect::<arrow::array::StringArray>());
+                    let second: ArrayRef = Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>());
+                    layout.batch(&[first, second]).unwrap()
+                }
+                _ => batch(&layout, &rows),
+            };
+            let mut table = GroupTable::new(&layout);
+            let before = slots(&mut table, &batch, 9_000);
+            let bytes = table.bytes();
+            let stay: Vec<u32> = (0..table.slots_end() as u32)
+                .filter(|slot| slot % 10 == 3)
+                .collect();
+            let kept = Kept::new(stay, table.slots_end());
+            table.keep(&kept);
+            assert_eq!((table.len(), table.slots_end()), (kept.len(), kept.len()));
+            assert!(
+                table.bytes() < bytes / 4,
+                "{} of {bytes} bytes are left",
+                table.bytes()
+            );
+            let after = slots(&mut table, &batch, 9_000);
+            for (old, new) in before.iter().zip(&after) {
+                match kept.number(*old) {
+                    Some(number) => assert_eq!(*new, number),
+                    None => assert!(*new as usize >= kept.len(), "the others are new"),
+                }
+            }
+            assert_eq!(
+                table.len(),
+                before.iter().max().map_or(0, |last| *last as usize + 1)
+            );
+        }
+    }
+
+    #[test]
+    fn the_key_that_is_one_null_stays_too() {
+        let layout = KeyLayout::new([DataType::Int64]).unwrap();
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), None, Some(5)]));
+        let batch = layout.batch(&[column]).unwrap();
+        let mut table = GroupTable::new(&layout);
+        assert_eq!(slots(&mut table, &batch, 3), [0, 1, 2]);
+        table.keep(&Kept::new(vec![1, 2], 3));
+        assert_eq!(slots(&mut table, &batch, 3), [2, 0, 1]);
+        table.keep(&Kept::new(vec![1], 3));
+        assert_eq!(slots(&mut table, &batch, 3), [1, 2, 0]);
+    }
 }

@@ -42,9 +42,12 @@ impl Arrangement {
         if coldest.is_empty() {
             return 0;
         }
-        for slot in coldest.iter().filter(|slot| !self.is_empty(*slot)) {
-            let window = self.windows.is_some().then(|| self.table.first_word(slot));
-            self.evicted.note(window.flatten());
+        for slot in coldest.iter() {
+            // A key without rows is not in the store either.
+            if !self.is_empty(slot) {
+                let window = self.windows.is_some().then(|| self.table.first_word(slot));
+                self.evicted.note(window.flatten());
+            }
         }
         let kept = self.marks.live.iter().filter(|slot| !coldest.contains(*slot));
         self.keep(&Kept::new(kept.collect(), self.table.slots_end()));

@@ -94,6 +94,11 @@ async fn wait(database: &Database, position: i64) {
     }
 }
 
+#[expect(clippy::print_stdout, reason = "how much it took is what make memory is for")]
+fn tell(line: &str) {
+    println!("{line}");
+}
+
 /// All groups, some of them again, a restart, and some more.
 async fn run(load: Load) {
     let started = Instant::now();
@@ -117,7 +122,7 @@ async fn run(load: Load) {
     assert!(read_back > load.again / 4, "{read_back} groups were read back");
     assert_eq!(rows(&database, ALL).await, load.expected(load.again));
     let state = number(&database, STATE_BYTES).await;
-    println!(
+    tell(&format!(
         "{} groups, limit {} MiB: at most {} MiB, then {} MiB, at the end {} MiB; {evicted} evicted in the first round, {read_back} read back, {:.0?}",
         load.groups,
         load.memory_limit / MIB,
@@ -125,7 +130,7 @@ async fn run(load: Load) {
         second / MIB as i64,
         state / MIB as i64,
         started.elapsed(),
-    );
+    ));
     assert!(first.max(second) < load.memory_limit as i64);
     database.close().await.unwrap();
 

@@ -32,6 +32,12 @@ pub(crate) struct StateReader {
     address: StateAddress,
 }
 
+/// Takes the slot of a key and its value.
+pub(crate) type TakeValue<'a> = dyn FnMut(u32, &[u8]) -> Result<(), EngineError> + 'a;
+
+/// Takes the slot of a key, what stands behind the key, and the value.
+pub(crate) type TakeRow<'a> = dyn FnMut(u32, &[u8], &[u8]) -> Result<(), EngineError> + 'a;
+
 /// What a shard has evicted.
 #[derive(Default)]
 pub(crate) struct Evicted {
@@ -89,7 +95,7 @@ impl StateReader {
         &self,
         table: TableId,
         keys: &SlotKeys,
-        take: &mut dyn FnMut(u32, &[u8]) -> Result<(), EngineError>,
+        take: &mut TakeValue<'_>,
     ) -> Result<(), EngineError> {
         let mut failed = None;
         let placed = keys.placed(self.address, table);
@@ -111,7 +117,7 @@ impl StateReader {
         &self,
         table: TableId,
         keys: &SlotKeys,
-        take: &mut dyn FnMut(u32, &[u8], &[u8]) -> Result<(), EngineError>,
+        take: &mut TakeRow<'_>,
     ) -> Result<(), EngineError> {
         let mut failed = None;
         let placed = keys.placed(self.address, table);

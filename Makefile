@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench check oracle setup env
+.PHONY: help demo test bench check oracle memory setup env
 
 # A RocksDB that was built before shortens the first build; where there is none, RocksDB is compiled from source.
 export HIGHWATER_ROCKSDB_CACHE ?= $(abspath ../shared/prebuilt)
@@ -37,6 +37,10 @@ check: ## Formatting, lints, documentation and the house rules.
 oracle: ## Compare views with the batch answer for SEEDS=n random histories.
 	@$(SETUP) build
 	@$(WITH_ENV) HIGHWATER_ORACLE_SEEDS=$(SEEDS) cargo test --workspace $(FEATURES) --test suite oracle -- --nocapture
+
+memory: ## Count 20 million groups with a memory limit of 256 MB (release build; some minutes).
+	@$(SETUP) build
+	@$(WITH_ENV) cargo test --release --workspace $(FEATURES) --test suite twenty_million -- --ignored --nocapture
 
 bench: ## Print the table of CPU seconds per million events (release build, real broker).
 	@$(SETUP) test

@@ -267,6 +267,20 @@ fn usage_errors_have_status_2_and_help_and_version_status_0() {
 }
 
 #[test]
+fn the_memory_limit_has_a_unit_and_is_shown_in_bytes() {
+    let shown = good(&["--memory-limit", "512MiB", "-q", "-c", "SHOW memory_limit"]);
+    assert!(shown.contains("536870912"), "{shown}");
+    assert_eq!(run(&["--memory-limit", "512"]).status.code(), Some(2));
+    let few = run(&["--memory-limit", "10MB", "-c", "SELECT 1"]);
+    assert_eq!(few.status.code(), Some(1));
+    assert!(
+        err(&few).contains("memory_limit cannot be 10000000 bytes"),
+        "{}",
+        err(&few)
+    );
+}
+
+#[test]
 fn objects_are_listed_and_described() {
     let sql = format!("{COUNT_SQL} CREATE VIEW v AS SELECT n FROM totals;");
     let shown = good(&[

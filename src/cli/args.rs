@@ -53,6 +53,8 @@ pub(super) struct ShellOptions {
     pub(super) quiet: bool,
     /// Look at the last checkpoint and run nothing.
     pub(super) read_only: bool,
+    /// Memory that the database may hold, in bytes.
+    pub(super) memory_limit: Option<usize>,
 }
 
 /// Options of `run`.
@@ -67,6 +69,9 @@ pub(super) struct RunOptions {
     /// Time between checkpoints, such as 500ms or 10s: how much is read again after a crash
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(super) checkpoint_interval: Duration,
+    /// Memory that the database may hold, such as 256MB or 4GiB; half of the machine's if not given
+    #[arg(long, value_name = "SIZE", env = "HIGHWATER_MEMORY_LIMIT", value_parser = size)]
+    pub(super) memory_limit: Option<usize>,
     /// Stop when everything there is has been read, delivered and checkpointed
     #[arg(long)]
     pub(super) until_caught_up: bool,
@@ -107,6 +112,9 @@ struct CommandLine {
     /// Look at the last checkpoint; run nothing, change nothing
     #[arg(long, requires = "dir")]
     read_only: bool,
+    /// Memory that the database may hold, such as 256MB or 4GiB; half of the machine's if not given
+    #[arg(long, value_name = "SIZE", env = "HIGHWATER_MEMORY_LIMIT", value_parser = size)]
+    memory_limit: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -151,6 +159,7 @@ where
         format: line.format,
         quiet: line.quiet,
         read_only: line.read_only,
+        memory_limit: line.memory_limit,
     }))
 }
 
@@ -171,6 +180,29 @@ fn duration(text: &str) -> Result<Duration, String> {
         .parse()
         .map_err(|_| format!("\"{number}\" is not a number"))?;
     Duration::try_from_secs_f64(number * seconds_per_unit).map_err(|error| error.to_string())
+}
+
+/// Reads `256MB`, `1.5 GiB`. Units of 1000 and of 1024 are told apart.
+fn size(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let digits = text
+        .find(|char: char| !char.is_ascii_digit() && char != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let bytes_per_unit: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "b" => 1,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return Err("a size with its unit is wanted, such as 256MB or 4GiB".to_owned()),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("\"{number}\" is not a number"))?;
+    Ok((number * bytes_per_unit as f64) as usize)
 }
 
 #[cfg(test)]
@@ -230,6 +262,16 @@ mod tests {
             let error = parse(["highwater"].iter().chain(wrong)).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_size_needs_its_unit() {
+        assert_eq!(size("256MB"), Ok(256_000_000));
+        assert_eq!(size("1.5 gib"), Ok(3 << 29));
+        assert!(size("256").is_err());
+        assert!(size("MB").is_err());
+        let shell = shell(&["--memory-limit", "512MiB", "db"]);
+        assert_eq!(shell.memory_limit, Some(512 << 20));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::{Database, Error};
+use crate::{Database, DatabaseBuilder, Error};
 
 /// A database, and what the user should know about how it was opened.
 pub(super) struct Opened {
@@ -19,28 +19,33 @@ const IN_USE: &str = "55006";
 ///
 /// # Errors
 /// As [`Database::open`].
-pub(super) async fn open(dir: Option<&Path>, read_only: bool) -> Result<Opened, Error> {
+pub(super) async fn open(
+    dir: Option<&Path>,
+    read_only: bool,
+    memory_limit: Option<usize>,
+) -> Result<Opened, Error> {
+    let builder = || with_memory(Database::builder(), memory_limit);
     let Some(dir) = dir else {
-        let database = Database::in_memory().await?;
+        let database = builder().in_memory().await?;
         return Ok(Opened {
             database,
             remark: None,
         });
     };
     if read_only {
-        let database = Database::builder().open_read_only(dir).await?;
+        let database = builder().open_read_only(dir).await?;
         return Ok(Opened {
             database,
             remark: None,
         });
     }
-    match Database::open(dir).await {
+    match builder().open(dir).await {
         Ok(database) => Ok(Opened {
             database,
             remark: None,
         }),
         Err(error) if error.sqlstate() == IN_USE => {
-            let database = Database::builder().open_read_only(dir).await?;
+            let database = builder().open_read_only(dir).await?;
             let remark = format!("highwater: {error}; opened read-only at its last checkpoint");
             Ok(Opened {
                 database,
@@ -48,5 +53,13 @@ pub(super) async fn open(dir: Option<&Path>, read_only: bool) -> Result<Opened, 
             })
         }
         Err(error) => Err(error),
+    }
+}
+
+/// The builder with the memory that was asked for, if it was.
+pub(super) fn with_memory(builder: DatabaseBuilder, limit: Option<usize>) -> DatabaseBuilder {
+    match limit {
+        Some(bytes) => builder.memory_limit(bytes),
+        None => builder,
     }
 }

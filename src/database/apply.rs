@@ -10,9 +10,9 @@ use highwater_sql::plan;
 use highwater_sql::show;
 use highwater_sql::statement::{CreateSource, ObjectKind, Parsed, Statement};
 
-use super::body::{Purpose, body_of, environment, source_of, view_options};
+use super::body::{Purpose, body_of, environment, source_of};
 use super::change::{Draft, IfTaken, Reads};
-use super::specs::{FUNCTION_FACT, facts_of, only_of};
+use super::specs::{FUNCTION_FACT, QUERY_OPTIONS, facts_of, only_of};
 use super::{Database, Shared};
 use crate::error::{Error, Result};
 use crate::outcome::{Notice, Outcome};
@@ -178,11 +178,11 @@ impl Database {
             return Err(wrong_statement());
         };
         self.refuse_read_only(TAG)?;
-        view_options(&view.with, view.emit_on_window_close)?;
-        if let Some((name, option)) = view.with.iter().next() {
+        let is_unknown = |name: &str| QUERY_OPTIONS.iter().all(|known| known.name != name);
+        if let Some((name, option)) = view.with.iter().find(|(name, _)| is_unknown(name)) {
             return Err(Error::new("22023", format!("unknown option \"{name}\""))
                 .at(Some(option.position))
-                .with_hint("A materialized view takes no options."));
+                .with_hint("A materialized view takes state.ttl."));
         }
         let taken = IfTaken::skip_if(view.if_not_exists);
         if let Some(done) = self.skip_existing(TAG, &view.name, taken)? {

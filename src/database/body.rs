@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use highwater_connectors::options::{OptionMap, validate};
+use highwater_connectors::options::{OptionMap, parse_duration, validate};
 use highwater_connectors::registry::Registry;
 use highwater_sql::catalog::{Catalog, MaterializedViewDef, ObjectBody, SinkDef, TableDef, ViewDef};
+use highwater_sql::options::interpolate;
 use highwater_sql::plan::{self, TableRef, ViewOptions};
 use highwater_sql::resolve::{ResolvedSource, SinkTarget, resolve_sink, resolve_source, resolve_table};
 use highwater_sql::statement::{
     CreateSink, CreateSource, CreateTable, Parsed, SinkInto, Statement, WithOptions,
 };
 
-use super::specs::{checked_source, only_of, sink_options};
+use super::specs::{QUERY_OPTIONS, checked_source, only_of, sink_options};
 use crate::error::{Error, Result};
 
 /// The option by which state goes that nothing changes.
@@ -201,16 +202,30 @@ fn sink_into(objects: &Catalog, sink: &CreateSink, into: &SinkInto) -> Result<(O
 /// What a statement says of its query beside it.
 ///
 /// # Errors
-/// `state.ttl`, which no operator has yet.
+/// A `state.ttl` that is no time span.
 pub(crate) fn view_options(with: &WithOptions, emit_on_close: bool) -> Result<ViewOptions> {
-    if let Some(given) = with.get(STATE_TTL) {
-        return Err(Error::new("0A000", "option \"state.ttl\" is not supported")
-            .at(Some(given.position))
-            .with_hint(
-                "Bound the state by a window over event time, or by a condition with now() in WHERE.",
-            ));
-    }
-    Ok(ViewOptions::emitting(emit_on_close))
+    let state_ttl_us = match with.get(STATE_TTL) {
+        None => None,
+        Some(given) => {
+            let at = |error: Error| error.at(Some(given.position));
+            let text = interpolate(&given.text, &environment).map_err(|error| at(error.into()))?;
+            let options = OptionMap::from([(STATE_TTL.to_owned(), text)]);
+            let options = validate(QUERY_OPTIONS, &options).map_err(|error| at(error.into()))?;
+            let ttl = options.get(STATE_TTL).and_then(|ttl| parse_duration(ttl));
+            let ttl_us = ttl.map_or(0, |ttl| i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX));
+            if ttl_us == 0 {
+                return Err(at(Error::new(
+                    "22023",
+                    "option \"state.ttl\" must be more than zero",
+                )));
+            }
+            Some(ttl_us)
+        }
+    };
+    Ok(ViewOptions {
+        emit_on_close,
+        state_ttl_us,
+    })
 }
 
 /// A sink's options, checked and under their canonical names.

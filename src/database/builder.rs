@@ -9,7 +9,7 @@ use highwater_sql::host::{AggregateFunction, HostFunctions, ScalarFunction};
 use highwater_sql::plan::HostTypes;
 use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
 
-use super::{Database, recover};
+use super::{Database, machine, recover};
 use crate::engine::clock::{Clock, HeldClock, SystemClock};
 use crate::error::{Error, Result};
 
@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 pub struct DatabaseBuilder {
     checkpoint_interval: Duration,
     lane_threads: usize,
-    storage_memory_bytes: usize,
+    memory_limit: Option<usize>,
+    storage_memory_bytes: Option<usize>,
     registry: Arc<Registry>,
     clock: Arc<dyn Clock>,
     backfill_rows: usize,
@@ -30,6 +31,7 @@ pub struct DatabaseBuilder {
 pub(super) struct OpenOptions {
     pub(super) checkpoint_interval: Duration,
     pub(super) lane_threads: usize,
+    pub(super) memory: MemoryShares,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: HostFunctions,
     pub(super) clock: Arc<dyn Clock>,
@@ -37,6 +39,43 @@ pub(super) struct OpenOptions {
     pub(super) dir: Option<std::path::PathBuf>,
     pub(super) settings: Vec<(&'static str, String)>,
 }
+
+/// How the memory of a database is shared out, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryShares {
+    /// All of it.
+    pub(crate) limit: usize,
+    /// RocksDB's cache and write buffers.
+    pub(crate) storage: usize,
+}
+
+impl MemoryShares {
+    /// What was asked for, with defaults: half of the machine, and of that a quarter for storage, from 16 to 256 MiB.
+    ///
+    /// # Errors
+    /// Nothing left for the state of queries.
+    fn of(limit: Option<usize>, storage: Option<usize>) -> Result<Self> {
+        let limit = limit.unwrap_or_else(|| machine::memory_bytes() / 2);
+        let storage = storage.unwrap_or((limit / 4).clamp(STORAGE_BYTES_MIN, STORAGE_BYTES_MAX));
+        if limit <= storage {
+            let message =
+                format!("memory_limit cannot be {limit} bytes: storage takes {storage} bytes of it");
+            return Err(Error::new("22023", message)
+                .with_hint("Give more than 16 MiB, of which the rest is for the state of views."));
+        }
+        Ok(Self { limit, storage })
+    }
+
+    /// What queries may hold.
+    pub(crate) fn state(self) -> usize {
+        self.limit - self.storage
+    }
+}
+
+/// Storage has at least this share of the memory.
+const STORAGE_BYTES_MIN: usize = 16 << 20;
+/// More than this is for state, unless it is asked for.
+const STORAGE_BYTES_MAX: usize = 256 << 20;
 
 /// A runtime that may be dropped inside another one.
 pub(crate) struct OwnRuntime(Option<tokio::runtime::Runtime>);
@@ -77,13 +116,15 @@ impl Default for DatabaseBuilder {
 }
 
 impl DatabaseBuilder {
-    /// The defaults: a checkpoint each second, one lane thread per core, 256 MiB for storage, the built-in connectors.
+    /// The defaults: a checkpoint each second, one lane thread per core, half of the machine's memory, the built-in
+    /// connectors.
     #[must_use]
     pub fn new() -> Self {
         Self {
             checkpoint_interval: Duration::from_secs(1),
             lane_threads: std::thread::available_parallelism().map_or(2, usize::from),
-            storage_memory_bytes: 256 << 20,
+            memory_limit: None,
+            storage_memory_bytes: None,
             registry: Arc::new(Registry::with_builtin()),
             clock: Arc::new(SystemClock),
             backfill_rows: 65_536,
@@ -106,10 +147,20 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Memory of RocksDB's cache and write buffers, in bytes.
+    /// Memory for all that the database holds, in bytes: the state of queries, rows on their way, and storage. The default is half
+    /// of the machine's memory, or of the control group's if that has less. State that does not fit is evicted to disk and read
+    /// back when it is needed; other memory of the process, such as batches being decoded, comes on top.
+    #[must_use]
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The part of [`Self::memory_limit`] that RocksDB's cache and write buffers have, in bytes. The default is a quarter, at least
+    /// 16 MiB and at most 256 MiB.
     #[must_use]
     pub fn storage_memory_bytes(mut self, bytes: usize) -> Self {
-        self.storage_memory_bytes = bytes;
+        self.storage_memory_bytes = Some(bytes);
         self
     }
 
@@ -156,8 +207,9 @@ impl DatabaseBuilder {
     /// # Errors
     /// As [`Database::open`]; settings that do not work.
     pub async fn open(self, dir: impl AsRef<Path>) -> Result<Database> {
+        let memory = MemoryShares::of(self.memory_limit, self.storage_memory_bytes)?;
         let options = StoreOptions {
-            memory_bytes: self.storage_memory_bytes,
+            memory_bytes: memory.storage,
             ..StoreOptions::default()
         };
         let path = dir.as_ref().to_path_buf();
@@ -194,11 +246,13 @@ impl DatabaseBuilder {
         if self.backfill_rows == 0 {
             return Err(Error::new("22023", "backfill_rows must be at least 1"));
         }
+        let memory = MemoryShares::of(self.memory_limit, self.storage_memory_bytes)?;
         let settings = vec![
             ("backfill_rows", self.backfill_rows.to_string()),
             ("checkpoint_interval", format!("{:?}", self.checkpoint_interval)),
             ("lane_threads", self.lane_threads.to_string()),
-            ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
+            ("memory_limit", memory.limit.to_string()),
+            ("storage_memory_bytes", memory.storage.to_string()),
             ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
         ];
         let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &HostTypes)?;
@@ -206,6 +260,7 @@ impl DatabaseBuilder {
             functions,
             checkpoint_interval: self.checkpoint_interval,
             lane_threads: self.lane_threads,
+            memory,
             registry: self.registry,
             clock: self.clock,
             backfill_rows: self.backfill_rows,
@@ -213,5 +268,23 @@ impl DatabaseBuilder {
             settings,
         };
         recover::open(store, options).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_has_its_share_of_the_memory() {
+        let shares = |limit: usize| MemoryShares::of(Some(limit), None).unwrap();
+        assert_eq!(
+            (shares(256 << 20).storage, shares(256 << 20).state()),
+            (64 << 20, 192 << 20)
+        );
+        assert_eq!(shares(8 << 30).storage, 256 << 20);
+        assert_eq!(shares(24 << 20).storage, 16 << 20);
+        assert!(MemoryShares::of(Some(16 << 20), None).is_err());
+        assert!(MemoryShares::of(None, None).is_ok());
     }
 }

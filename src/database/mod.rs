@@ -5,6 +5,7 @@ mod body;
 mod builder;
 mod change;
 mod filling;
+mod machine;
 mod recover;
 mod specs;
 
@@ -20,7 +21,7 @@ use parking_lot::RwLock;
 pub(crate) use self::body::view_options;
 pub use self::builder::DatabaseBuilder;
 pub(crate) use self::filling::names_of;
-pub(crate) use self::specs::{SINK_OPTIONS, only_of, options_of};
+pub(crate) use self::specs::{QUERY_OPTIONS, SINK_OPTIONS, only_of, options_of};
 use crate::engine::run::Engine;
 use crate::error::{Error, Result};
 
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
         reason = "it is kept for its threads, which end when it is dropped"
     )]
     pub(crate) own_runtime: Option<builder::OwnRuntime>,
+    /// How its memory is shared out.
+    pub(crate) memory: builder::MemoryShares,
     /// Settings, for people.
     pub(crate) settings: Vec<(&'static str, String)>,
 }

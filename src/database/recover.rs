@@ -34,6 +34,7 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         store: Arc::clone(&store),
         lane_threads: options.lane_threads,
         shard_threads: options.lane_threads,
+        memory_bytes: options.memory.state(),
         checkpoint_interval: options.checkpoint_interval,
         clock: options.clock,
         backfill_rows: options.backfill_rows,
@@ -52,6 +53,7 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         }),
         runtime,
         own_runtime: Some(own_runtime),
+        memory: options.memory,
         settings: options.settings,
     });
     let database = Database { shared };

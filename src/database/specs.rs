@@ -83,6 +83,17 @@ pub(crate) const SINK_OPTIONS: &[OptionSpec] = &[OptionSpec {
     doc: "Unconfirmed output at which the pipeline stops reading until the sink has caught up.",
 }];
 
+/// Options of a query, whether of a view or of a sink.
+pub(crate) const QUERY_OPTIONS: &[OptionSpec] = &[OptionSpec {
+    name: "state.ttl",
+    aliases: &[],
+    kind: OptionKind::Duration,
+    default: None,
+    required: false,
+    secret: false,
+    doc: "How long a group, a partition or a join key that no row changes is kept, where rows are only inserted. What is let go leaves the result, but for rows that a join has given.",
+}];
+
 /// The fact that an object calls a function of the program.
 pub(crate) const FUNCTION_FACT: &str = "function";
 
@@ -109,7 +120,7 @@ pub(crate) fn sink_options(
     encode: Option<&str>,
 ) -> Result<Vec<OptionSpec>> {
     let connector = registry.sink(connector)?;
-    let mut specs = SINK_OPTIONS.to_vec();
+    let mut specs = [SINK_OPTIONS, QUERY_OPTIONS].concat();
     specs.extend_from_slice(connector.options());
     if let Some(encode) = encode {
         specs.extend_from_slice(format::options(encode)?);
@@ -117,7 +128,7 @@ pub(crate) fn sink_options(
     Ok(specs)
 }
 
-/// All options that an object may have; empty for plain tables and views.
+/// All options that an object may have; empty for plain tables and logical views.
 pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSpec> {
     let specs = match body {
         ObjectBody::Source(source)
@@ -127,11 +138,10 @@ pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSp
         ObjectBody::Sink(sink) if sink.into.is_none() => {
             sink_options(registry, &sink.connector, sink.encode.as_deref())
         }
-        ObjectBody::Table(_)
-        | ObjectBody::View(_)
-        | ObjectBody::MaterializedView(_)
-        | ObjectBody::Function(_)
-        | ObjectBody::Sink(_) => Ok(Vec::new()),
+        ObjectBody::MaterializedView(_) => Ok(QUERY_OPTIONS.to_vec()),
+        ObjectBody::Table(_) | ObjectBody::View(_) | ObjectBody::Function(_) | ObjectBody::Sink(_) => {
+            Ok(Vec::new())
+        }
     };
     specs.unwrap_or_default()
 }

@@ -12,6 +12,7 @@ pub(crate) mod error;
 pub(crate) mod errors_log;
 pub(crate) mod lane;
 pub(crate) mod late_rows;
+pub(crate) mod memory;
 pub(crate) mod merge;
 pub(crate) mod operators;
 pub(crate) mod pipeline;

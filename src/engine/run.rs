@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::error::EngineError;
 use super::errors_log::ErrorLog;
 use super::lane::pool::LanePool;
+use super::memory::MemoryBudget;
 use super::pipeline::checkpoint::Checkpointer;
 use super::pipeline::{Command, Pipeline, PipelineOptions, PipelineStatus};
 use super::query::Query;
@@ -29,6 +30,8 @@ pub(crate) struct EngineOptions {
     pub(crate) shard_threads: usize,
     /// Time between checkpoints.
     pub(crate) checkpoint_interval: Duration,
+    /// Memory for what queries hold, in bytes.
+    pub(crate) memory_bytes: usize,
     /// The last epoch that any checkpoint wrote.
     pub(crate) last_epoch: Epoch,
     /// The wall clock.
@@ -86,6 +89,7 @@ impl Engine {
             errors: Arc::new(errors),
             late: Arc::default(),
             backfill_rows: options.backfill_rows,
+            memory: Arc::new(MemoryBudget::new(options.memory_bytes)),
             publish: Arc::default(),
         };
         let checkpointer = Arc::new(Checkpointer::start(&parts, options.last_epoch)?);

@@ -69,6 +69,26 @@ pub(crate) struct QueryStatus {
     pub(crate) sink: Option<SinkStatus>,
     /// How far it is, where it did not fail.
     pub(crate) phase: Phase,
+    /// What it holds in memory beside its operators' state.
+    pub(crate) memory: MemoryStatus,
+}
+
+/// What a query holds in memory beside the state of its operators, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MemoryStatus {
+    /// Rows of its view that are not durable yet.
+    pub(crate) overlay_bytes: usize,
+    /// Batches that wait in its lanes.
+    pub(crate) queue_bytes: usize,
+    /// Rows that its sink has not confirmed.
+    pub(crate) outbox_bytes: usize,
+}
+
+impl MemoryStatus {
+    /// All of it.
+    pub(crate) fn sum(self) -> usize {
+        self.overlay_bytes + self.queue_bytes + self.outbox_bytes
+    }
 }
 
 /// How far a query is that did not fail.
@@ -106,6 +126,7 @@ impl QueryStatus {
             rows: 0,
             sink: None,
             phase: Phase::NotRunning,
+            memory: MemoryStatus::default(),
         }
     }
 

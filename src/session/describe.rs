@@ -11,7 +11,7 @@ use highwater_sql::show::{self, masked};
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
 use super::select;
-use crate::database::{Database, SINK_OPTIONS, options_of, view_options};
+use crate::database::{Database, QUERY_OPTIONS, SINK_OPTIONS, options_of, view_options};
 use crate::engine::source_settings::SOURCE_OPTIONS;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -154,6 +154,7 @@ fn all_options(database: &Database) -> Result<Outcome> {
         rows.add(&format!("{name} sink"), registry.sink(name)?.options());
     }
     rows.add("any sink", SINK_OPTIONS);
+    rows.add("any view or sink", QUERY_OPTIONS);
     rows.add("format json", format::options("json")?);
     rows.outcome()
 }
@@ -174,6 +175,7 @@ fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
     if let Ok(sink) = sink {
         rows.add("sink", sink.options());
         rows.add("sink", SINK_OPTIONS);
+        rows.add("sink", QUERY_OPTIONS);
     }
     rows.add("format json", format::options("json")?);
     rows.outcome()

@@ -1,6 +1,7 @@
 //! The `hw.*` tables: what runs, how far it is, what went wrong.
 
 mod late_rows;
+mod memory;
 mod tables;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) struct Snapshot {
     errors: Vec<ErrorRow>,
     late: Vec<LateRow>,
     settings: Vec<(&'static str, String)>,
+    memory: memory::DatabaseMemory,
     stored: tables::Stored,
 }
 
@@ -54,6 +56,10 @@ impl Snapshot {
             errors: shared.engine.parts().errors.rows(),
             late: shared.engine.parts().late.rows(),
             settings: shared.settings.clone(),
+            memory: memory::DatabaseMemory {
+                limit: shared.memory.limit,
+                store: shared.store.metrics(),
+            },
             stored: tables::Stored::read(shared, &running, &broken).await?,
             broken,
             pipelines,
@@ -71,6 +77,7 @@ impl Snapshot {
             "checkpoints" => self.checkpoints(),
             "errors" => self.errors(),
             "late_rows" => self.late_rows(),
+            "memory" => self.memory(),
             "settings" => self.settings(),
             "views" => self.views(),
             "tables" => self.tables(),

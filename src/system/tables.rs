@@ -140,7 +140,7 @@ impl Columns {
         self
     }
 
-    fn big(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
+    pub(super) fn big(mut self, name: &'static str, values: impl Iterator<Item = Option<i64>>) -> Self {
         self.0.push((name, Arc::new(values.collect::<Int64Array>())));
         self
     }
@@ -186,7 +186,7 @@ impl Columns {
     }
 }
 
-fn big(value: u64) -> Option<i64> {
+pub(super) fn big(value: u64) -> Option<i64> {
     i64::try_from(value).ok()
 }
 

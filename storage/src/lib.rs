@@ -76,4 +76,4 @@ pub use options::StoreOptions;
 pub use outbox::OutboxRecord;
 pub use progress::{LaneCounts, LaneProgress, ObjectProgress, OperatorHeader, QueryProgress, SinkProgress};
 pub use rocks::RocksStore;
-pub use store::{Durability, Row, RowVisitor, Rows, Snapshot, Store, StoreMetrics, prefix_end};
+pub use store::{Durability, PlaceVisitor, Row, RowVisitor, Rows, Snapshot, Store, StoreMetrics, prefix_end};

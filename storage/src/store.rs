@@ -15,6 +15,9 @@ pub type Rows<'a> = Box<dyn Iterator<Item = Result<Row, StorageError>> + 'a>;
 /// What [`Snapshot::for_each`] calls with each key and value; `false` ends the walk.
 pub type RowVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, StorageError> + 'a;
 
+/// What [`Snapshot::get_sorted`] and [`Snapshot::scan_under`] call with the place of a key or prefix, and a key or value.
+pub type PlaceVisitor<'a> = dyn FnMut(usize, &[u8], &[u8]) -> Result<(), StorageError> + 'a;
+
 /// When a commit counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -114,6 +117,48 @@ pub trait Snapshot: Send {
         to: Option<&[u8]>,
         visit: &mut RowVisitor<'_>,
     ) -> Result<(), StorageError>;
+
+    /// Looks up `keys`, which ascend, together: calls `visit` with the place, key and value of each one that is there, in order.
+    /// Of keys that are not there little is read.
+    ///
+    /// # Errors
+    ///
+    /// What `visit` returns, or a file that cannot be read.
+    fn get_sorted(
+        &self,
+        family: Family,
+        keys: &[&[u8]],
+        visit: &mut PlaceVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        for (place, key) in keys.iter().enumerate() {
+            if let Some(value) = self.get(family, key)? {
+                visit(place, key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with each row whose key starts with one of `prefixes`, in order: the place of the prefix, key and value. The
+    /// prefixes ascend, and none is the beginning of another one.
+    ///
+    /// # Errors
+    ///
+    /// What `visit` returns, or a file that cannot be read.
+    fn scan_under(
+        &self,
+        family: Family,
+        prefixes: &[&[u8]],
+        visit: &mut PlaceVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        for (place, prefix) in prefixes.iter().enumerate() {
+            let to = prefix_end(prefix);
+            self.for_each(family, prefix, to.as_deref(), &mut |key, value| {
+                visit(place, key, value)?;
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    }
 
     /// The greatest key in `from..to`; `None` as `to` means: to the end of the family.
     ///

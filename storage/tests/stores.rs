@@ -246,3 +246,50 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn sorted_keys_and_prefixes_are_found_together() {
+    on_both(|store| {
+        commit(&*store, |batch| {
+            for number in (0..3_000u16).step_by(3) {
+                batch.put(Family::State, &number.to_be_bytes(), &number.to_le_bytes());
+            }
+            for (key, value) in [("pa1", "1"), ("pa2", "2"), ("pc1", "3"), ("pd", "4")] {
+                batch.put(Family::State, key.as_bytes(), value.as_bytes());
+            }
+        });
+        let snapshot = store.snapshot();
+        commit(&*store, |batch| batch.delete_range(Family::State, b"", b"z"));
+
+        let keys: Vec<[u8; 2]> = (0..3_001u16).map(u16::to_be_bytes).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(<[u8; 2]>::as_slice).collect();
+        let mut found = Vec::new();
+        snapshot
+            .get_sorted(Family::State, &keys, &mut |place, key, value| {
+                assert_eq!(key, keys[place]);
+                found.push((place, value.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        let expected = (0..3_000u16)
+            .step_by(3)
+            .map(|own| (usize::from(own), own.to_le_bytes().to_vec()));
+        assert_eq!(found, expected.collect::<Vec<_>>());
+
+        let prefixes = ["o", "pa", "pb", "pc", "pd", "q", "r"].map(str::as_bytes);
+        let mut found = Vec::new();
+        snapshot
+            .scan_under(Family::State, &prefixes, &mut |place, key, value| {
+                found.push((place, key.to_vec(), value.to_vec()));
+                Ok(())
+            })
+            .unwrap();
+        let expected = [(1, "pa1", "1"), (1, "pa2", "2"), (3, "pc1", "3"), (4, "pd", "4")];
+        let expected =
+            expected.map(|(place, key, value)| (place, key.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        assert_eq!(found, expected);
+        snapshot
+            .scan_under(Family::State, &[], &mut |_, _, _| Ok(()))
+            .unwrap();
+    });
+}

@@ -2,14 +2,15 @@
 //! equals DataFusion's answer over the same rows. The seed of a failure is printed; `HIGHWATER_ORACLE_SEEDS` sets how
 //! many seeds each shape gets.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use arrow::array::{
     BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use highwater::Database;
 use highwater::connectors::registry::Registry;
+use highwater::{Database, DatabaseBuilder};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::batch::{Random, Relation, answer};
@@ -189,6 +190,9 @@ const SHAPES: &[Shape] = &[
     ),
     closing(
         "SELECT window_end, k, count(DISTINCT v) AS d FROM HOP(s, at, INTERVAL '2' SECOND, INTERVAL '6' SECOND) GROUP BY window_end, k",
+    ),
+    closing(
+        "SELECT window_end, k, v, n FROM (SELECT *, row_number() OVER (PARTITION BY window_end, k ORDER BY v, g, w, b, f, at) AS n FROM TUMBLE(s, at, INTERVAL '3' SECOND)) t WHERE n <= 2",
     ),
     // Other windows.
     shape(
@@ -510,7 +514,7 @@ async fn run(shapes: &[(usize, &'static Shape)], seed: u64) {
     let is_stored = random.below(3) == 0;
     let few = 1 + random.below(20) as usize;
     let open = || {
-        let builder = Database::builder().registry(registry.clone());
+        let builder = opener(seed).registry(registry.clone());
         builder.backfill_rows(few).open(dir.path())
     };
     let mut database = open().await.unwrap();
@@ -566,6 +570,24 @@ async fn run(shapes: &[(usize, &'static Shape)], seed: u64) {
         assert_eq!(found, expected, "seed {seed} of {}", inlined(shape));
     }
     until(&database, "SELECT sum(late_rows)::bigint FROM hw.queries", 0).await;
+    let kinds = "SELECT DISTINCT split_part(operator, ':', 1) FROM hw.memory WHERE read_back > 0";
+    let kinds = rows(&database, kinds).await;
+    READ_BACK.lock().unwrap().extend(kinds);
+}
+
+/// Kinds of operators that have read evicted state back.
+static READ_BACK: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Of three histories one has memory for all, one has none for state, so that all that is clean is evicted after each step, and
+/// one has some.
+fn opener(seed: u64) -> DatabaseBuilder {
+    let storage = 16 << 20;
+    let builder = Database::builder().storage_memory_bytes(storage);
+    match seed % 3 {
+        0 => builder,
+        1 => builder.memory_limit(storage + 1),
+        _ => builder.memory_limit(storage + (32 << 10 << (seed / 3 % 6))),
+    }
 }
 
 /// Waits until every reader has taken all rows.
@@ -655,4 +677,19 @@ async fn a_view_equals_the_batch_answer_however_its_input_is_cut_and_restarted()
         .and_then(|text| text.parse().ok())
         .unwrap_or(SEEDS);
     run_all(seeds).await;
+    if seeds >= 6 && std::env::var_os("HIGHWATER_ORACLE_ONLY").is_none() {
+        let read_back = READ_BACK.lock().unwrap();
+        for kind in [
+            "Aggregate",
+            "Join",
+            "Left join",
+            "Full join",
+            "Semi join",
+            "Over",
+            "Top",
+            "ASOF join",
+        ] {
+            assert!(read_back.contains(kind), "no {kind} was evicted: {read_back:?}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use super::args::RunOptions;
 use super::client::Client;
 use super::failure::{Failure, Place, write_error};
 use super::interrupt::Interrupt;
+use super::opening::with_memory;
 use super::output::Output;
 use super::paint::Paint;
 use super::render::Format;
@@ -51,6 +52,7 @@ pub(super) async fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
     let script = Script::read(&options.file)?;
     let mut signals = Signals::listen()?;
     let builder = Database::builder().checkpoint_interval(options.checkpoint_interval);
+    let builder = with_memory(builder, options.memory_limit);
     let database = builder.open(&options.data).await?;
     let ended = drive(&database, &script, options, &mut signals).await;
     let closed = tokio::select! {

@@ -28,7 +28,11 @@ use super::script::{Piped, Script};
 /// What was not told yet.
 pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCode, Failure> {
     let interactive = options.jobs.is_empty() && std::io::stdin().is_terminal();
-    let opened = runtime.block_on(opening::open(options.dir.as_deref(), options.read_only))?;
+    let opened = runtime.block_on(opening::open(
+        options.dir.as_deref(),
+        options.read_only,
+        options.memory_limit,
+    ))?;
     if let Some(remark) = &opened.remark {
         writeln!(std::io::stderr(), "{remark}")?;
     }

@@ -152,6 +152,10 @@ pub(super) const SYSTEM_TABLES: &[(&str, &str)] = &[
         "hw.late_rows",
         "some of the rows that came after their window had closed",
     ),
+    (
+        "hw.memory",
+        "what holds how much of the memory, and what was evicted",
+    ),
     ("hw.operators", "rows and state of each operator"),
     (
         "hw.queries",

@@ -54,6 +54,8 @@ impl Signal {
 pub(crate) struct LaneOutput {
     /// Per tap of the prefix: its rows of this batch.
     pub(crate) taps: Vec<Option<Delta>>,
+    /// Bytes of memory that the rows take.
+    pub(crate) bytes: usize,
     /// One past the last record taken.
     pub(crate) next_offset: i64,
     /// The largest WATERMARK expression of the rows (µs), skewed rows left out.
@@ -132,6 +134,11 @@ impl LaneShared {
         let mut queue = self.queue.lock();
         into.extend(queue.drain(..));
         self.full.swap(false, Ordering::AcqRel)
+    }
+
+    /// Bytes of the batches that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.queue.lock().iter().map(|output| output.bytes).sum()
     }
 
     /// Whether a batch waits.

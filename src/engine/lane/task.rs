@@ -118,8 +118,11 @@ impl LaneTask {
             self.shared.event_time.fetch_max(watermark, Ordering::Relaxed);
         }
         self.shared.rows.fetch_add(scanned.counts.rows, Ordering::Relaxed);
+        let taps = self.environment.prefix.run(scanned.rows)?;
+        let rows = taps.iter().flatten();
         let output = LaneOutput {
-            taps: self.environment.prefix.run(scanned.rows)?,
+            bytes: rows.map(|delta| delta.batch.get_array_memory_size()).sum(),
+            taps,
             next_offset: batch.next_offset,
             watermark: scanned.watermark,
             counts: scanned.counts,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use highwater_sql::stream_plan::{PlanNode, StreamOp, StreamPlan};
 use highwater_storage::{CheckpointWriter, ObjectId, OperatorId, Snapshot, StateTable, TableId};
+use rayon::prelude::*;
 
 use self::aggregate::AggregateOperator;
 use self::asof::AsOfOperator;
@@ -25,6 +26,7 @@ use self::join::JoinOperator;
 use self::over::OverOperator;
 use self::session::SessionOperator;
 use self::single_row::SingleRowOperator;
+use self::state::evicted::{EvictionFigures, StateHome};
 use self::temporal::TemporalOperator;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -40,6 +42,9 @@ pub(crate) struct StepContext<'a> {
     pub(crate) late: LateRows,
 }
 
+/// Below so many rows a step runs on the pipeline's own thread.
+const PARALLEL_ROWS: usize = 4096;
+
 impl<'a> StepContext<'a> {
     /// Of a step at a time.
     pub(crate) fn at(now_us: i64, shards: &'a rayon::ThreadPool) -> Self {
@@ -47,6 +52,45 @@ impl<'a> StepContext<'a> {
             shards,
             now_us,
             late: LateRows::default(),
+        }
+    }
+
+    /// Runs `run` on each shard, with its number, over `rows` rows: in parallel where that is enough to do.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(crate) fn for_each_shard<S: Send, T: Send>(
+        &self,
+        shards: &mut [S],
+        rows: usize,
+        run: impl Fn(usize, &mut S) -> Result<T, EngineError> + Sync,
+    ) -> Result<Vec<T>, EngineError> {
+        let run = |(number, shard): (usize, &mut S)| run(number, shard);
+        if rows > PARALLEL_ROWS && shards.len() > 1 {
+            let pool = self.shards;
+            pool.install(|| shards.par_iter_mut().enumerate().map(run).collect())
+        } else {
+            shards.iter_mut().enumerate().map(run).collect()
+        }
+    }
+
+    /// Runs `run` on each delta of an input, of `rows` rows together: in parallel where that is enough to do for an operator
+    /// of `shards` shards.
+    ///
+    /// # Errors
+    /// Those of `run`.
+    pub(crate) fn for_each_delta<D: Sync, T: Send>(
+        &self,
+        deltas: &[D],
+        rows: usize,
+        shards: usize,
+        run: impl Fn(&D) -> Result<T, EngineError> + Sync + Send,
+    ) -> Result<Vec<T>, EngineError> {
+        if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
+            let pool = self.shards;
+            pool.install(|| deltas.par_iter().map(run).collect())
+        } else {
+            deltas.iter().map(run).collect()
         }
     }
 
@@ -84,6 +128,23 @@ pub(crate) trait Operator: Send {
     /// Takes what changed since the last freeze; a swap, not a copy of the values. `None` if nothing changed.
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>>;
 
+    /// Lets keys go that nothing has changed for so long (µs). Called before anything else, if it is; state is not evicted then.
+    fn forget_idle(&mut self, _ttl_us: i64) {}
+
+    /// Says where its state stands, so that it can be evicted. Called before anything else, if it is.
+    fn attach(&mut self, _home: &Arc<StateHome>) {}
+
+    /// Bytes of state that may be evicted, as far as it is clean.
+    fn evictable_bytes(&self) -> usize {
+        0
+    }
+
+    /// Lets state go that did not change since the last freeze, the coldest first, until about `goal_bytes` are free: how many
+    /// are. The store has all that was frozen. What is needed again is read back by the step that needs it (ADR-23).
+    fn evict(&mut self, _goal_bytes: usize) -> usize {
+        0
+    }
+
     /// Loads the state that `address` holds in `snapshot`. Called once, before the first step.
     ///
     /// # Errors
@@ -99,6 +160,18 @@ pub(crate) trait Operator: Send {
 /// # Errors
 /// Types that the operator cannot take (`0A000`).
 pub(crate) fn stateful(
+    plan: &StreamPlan,
+    node: &PlanNode,
+    shards: usize,
+) -> Result<Option<Box<dyn Operator>>, EngineError> {
+    let mut operator = operator_of(plan, node, shards)?;
+    if let (Some(operator), Some(ttl_us)) = (&mut operator, plan.ttl_us(node)) {
+        operator.forget_idle(ttl_us);
+    }
+    Ok(operator)
+}
+
+fn operator_of(
     plan: &StreamPlan,
     node: &PlanNode,
     shards: usize,
@@ -189,10 +262,12 @@ pub(crate) struct OperatorStats {
     pub(crate) rows_in: u64,
     /// Rows given.
     pub(crate) rows_out: u64,
-    /// Keys in state.
+    /// Keys and rows of state in memory.
     pub(crate) state_rows: u64,
     /// Bytes of state in memory.
     pub(crate) state_bytes: u64,
     /// Rows that came after their window had closed.
     pub(crate) late_rows: u64,
+    /// Keys that were evicted, and read back.
+    pub(crate) evictions: EvictionFigures,
 }

@@ -56,8 +56,9 @@ impl Operator for SingleRowOperator {
                 let mut value = versioned(rows.value(row))?;
                 self.rows = varint::read_i64(&mut value)?;
             }
-            Ok(())
-        })
+            Ok(true)
+        })?;
+        Ok(())
     }
 
     fn stats(&self) -> OperatorStats {

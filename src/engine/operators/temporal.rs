@@ -23,10 +23,10 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, SchemaRef, TimestampMicrosecondType};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::stream_plan::{Instant, TemporalFilter};
-use highwater_storage::{CheckpointWriter, Snapshot};
+use highwater_storage::Snapshot;
 
 use super::state::arrangement::{
-    self, Arrangement, FrozenArrangement, put_time, row_behind_time, time_bytes, time_of,
+    self, Arrangement, Closed, FrozenArrangements, put_time, row_behind_time, time_bytes, time_of,
 };
 use super::state::group_table::Probed;
 use super::state::key::KeyLayout;
@@ -52,9 +52,6 @@ pub(crate) struct TemporalOperator {
     rows: Arrangement,
     stats: OperatorStats,
 }
-
-/// The state as of a freeze.
-struct FrozenTemporal(FrozenArrangement);
 
 /// When a row is given: from the first instant up to the second one.
 #[derive(Debug, Clone, Copy)]
@@ -104,7 +101,7 @@ impl TemporalOperator {
     /// The one slot of the arrangement.
     fn slot(&mut self) -> Result<u32, EngineError> {
         let mut probed = Probed::default();
-        self.rows.find(&self.key.batch(&[])?, &[0], &mut probed);
+        self.rows.find(&self.key.batch(&[])?, &[0], &mut probed)?;
         let slot = probed.slots.first().copied();
         slot.ok_or_else(|| EngineError::internal("the one key was not found"))
     }
@@ -292,8 +289,7 @@ impl Operator for TemporalOperator {
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
-        let frozen = self.rows.freeze()?;
-        Some(Box::new(FrozenTemporal(frozen)))
+        FrozenArrangements::freeze(vec![&mut self.rows], &mut Closed::default())
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
@@ -306,16 +302,5 @@ impl Operator for TemporalOperator {
             state_bytes: self.rows.bytes() as u64,
             ..self.stats
         }
-    }
-}
-
-impl FrozenState for FrozenTemporal {
-    fn write(
-        self: Box<Self>,
-        address: StateAddress,
-        writer: &mut CheckpointWriter,
-    ) -> Result<(), EngineError> {
-        self.0.write(address, writer);
-        Ok(())
     }
 }

@@ -164,6 +164,19 @@ impl FrozenQuery {
     }
 }
 
+/// Whether a checkpoint would record anything of a query. Of one that failed only that it did: what its sink confirms is
+/// confirmed again after it was resumed.
+pub(super) fn has_news(query: &Query) -> bool {
+    query.is_dirty || (query.failure.is_none() && query.output.is_unrecorded())
+}
+
+/// What the next checkpoint writes of a query; `failed` are those of the pipeline that have stopped.
+pub(super) fn checkpoint_of(query: &mut Query, failed: &[ObjectId]) -> Option<FrozenQuery> {
+    let has_news = has_news(query);
+    query.is_dirty = false;
+    has_news.then(|| FrozenQuery::freeze(query, failed))
+}
+
 /// What is handed to the checkpoint thread.
 pub(crate) struct CheckpointJob {
     /// The queries with changes.
@@ -199,6 +212,13 @@ impl InFlight {
             condvar: Condvar::new(),
             signal,
         }
+    }
+
+    /// Whether something could not be written of which the pipeline has not taken note: the state in memory is then not in the
+    /// store, even if it is marked so.
+    pub(super) fn has_failed(&self) -> bool {
+        let state = self.state.lock();
+        state.failed.is_some() || !state.failures.is_empty()
     }
 
     /// Whether one is being written.

@@ -124,6 +124,7 @@ impl PipelineThread {
                 rows: query.output.rows(),
                 sink: query.output.sink_status(),
                 phase: phase_of(query),
+                memory: query.memory(),
             }
         });
         PipelineStatus {

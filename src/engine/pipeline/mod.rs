@@ -3,6 +3,7 @@
 pub(crate) mod checkpoint;
 mod members;
 mod order;
+mod relief;
 mod step;
 mod thread;
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use highwater_storage::ObjectId;
 
-use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
+use super::checkpoint::{CheckpointJob, InFlight, checkpoint_of, has_news};
 use super::order::{self, Write};
+use super::relief::Relief;
 use super::{Command, PipelineOptions, Reply, members, step};
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
@@ -41,6 +42,7 @@ pub(super) struct PipelineThread {
     /// Who waits for a query to have everything that it starts from.
     pub(super) filling: Vec<(ObjectId, Reply<Result<(), EngineError>>)>,
     pub(super) in_flight: Arc<InFlight>,
+    relief: Relief,
 }
 
 /// Who waits for the next checkpoint.
@@ -55,6 +57,7 @@ impl PipelineThread {
     pub(super) fn new(options: PipelineOptions, commands: Receiver<Command>, signal: Arc<Signal>) -> Self {
         let in_flight = Arc::new(InFlight::new(Arc::clone(&signal)));
         let checkpoint_at = Instant::now() + options.checkpoint_interval;
+        let relief = Relief::new(&options.parts.memory, &signal);
         Self {
             options,
             commands,
@@ -66,6 +69,7 @@ impl PipelineThread {
             waiting: Vec::new(),
             filling: Vec::new(),
             in_flight,
+            relief,
         }
     }
 
@@ -74,6 +78,10 @@ impl PipelineThread {
         loop {
             if !self.serve_commands() {
                 return;
+            }
+            if self.relief.run(&mut self.queries, &self.in_flight) {
+                // A failure is in the queries.
+                let _ = self.checkpoint();
             }
             let moved = self.blocked_by().is_none() && self.step();
             self.answer_filled();
@@ -84,8 +92,11 @@ impl PipelineThread {
         }
     }
 
-    /// The sink whose outbox is full, if one is.
+    /// Why no step is taken: memory, or the sink whose outbox is full.
     pub(super) fn blocked_by(&self) -> Option<String> {
+        if let Some(why) = self.relief.blocks(&self.in_flight) {
+            return Some(why);
+        }
         let full = self
             .queries
             .iter()
@@ -486,16 +497,4 @@ fn failed_table(name: &str, error: &EngineError) -> EngineError {
         .with_hint(format!(
             "Run ALTER TABLE {name} RESUME, then the statement again."
         ))
-}
-
-/// Whether a checkpoint would record anything of a query. Of one that failed only that it did: what its sink confirms is
-/// confirmed again after it was resumed.
-fn has_news(query: &Query) -> bool {
-    query.is_dirty || (query.failure.is_none() && query.output.is_unrecorded())
-}
-
-fn checkpoint_of(query: &mut Query, failed: &[ObjectId]) -> Option<FrozenQuery> {
-    let has_news = has_news(query);
-    query.is_dirty = false;
-    has_news.then(|| FrozenQuery::freeze(query, failed))
 }

@@ -354,6 +354,11 @@ impl Intake {
         }
     }
 
+    /// Bytes of the batches that wait in the lanes' queues.
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.lanes.slots.iter().map(|slot| slot.shared.bytes()).sum()
+    }
+
     /// Whether a bounded source has been taken to its end.
     pub(crate) fn is_ended(&self) -> bool {
         !self.lanes.slots.is_empty() && self.lanes.slots.iter().all(|slot| slot.shared.is_ended())

@@ -34,6 +34,7 @@ use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
+use crate::engine::status::MemoryStatus;
 
 /// A running query, owned by its pipeline's thread.
 pub(crate) struct Query {
@@ -78,7 +79,7 @@ impl Query {
             .transpose()?;
         let is_stale = header.as_ref().is_some_and(|header| header.stale);
         let failure = spec.missing.clone().or_else(|| is_stale.then(|| stale(&spec)));
-        let mut stages = Stages::new(&spec, parts.shards.current_num_threads())?;
+        let mut stages = Stages::new(&spec, parts)?;
         let output = Output::open(&spec, parts, &found)?;
         if found.query.is_some() && failure.is_none() {
             stages.restore(spec.id, &found, snapshot.as_ref())?;
@@ -177,6 +178,21 @@ impl Query {
     /// Whether it has still to take some of what it starts from.
     pub(crate) fn is_filling(&self) -> bool {
         self.failure.is_none() && self.backfill.is_some()
+    }
+
+    /// Measures what it holds in memory.
+    pub(crate) fn measure(&mut self) {
+        let beside = self.memory();
+        self.stages.measure(beside.sum());
+    }
+
+    /// What it holds in memory beside the state of its operators.
+    pub(crate) fn memory(&self) -> MemoryStatus {
+        MemoryStatus {
+            overlay_bytes: self.output.overlay_bytes(),
+            queue_bytes: self.intakes.iter().map(Intake::queue_bytes).sum(),
+            outbox_bytes: self.output.outbox_bytes(),
+        }
     }
 
     /// The objects whose changes it takes.

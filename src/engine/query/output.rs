@@ -245,6 +245,22 @@ impl Output {
         })
     }
 
+    /// Bytes of the rows of a view that are not durable yet.
+    pub(crate) fn overlay_bytes(&self) -> usize {
+        match self {
+            Self::View(view) => view.rows.lock().bytes(),
+            Self::Sink(_) | Self::Table(_) => 0,
+        }
+    }
+
+    /// Bytes of a sink's unconfirmed rows.
+    pub(crate) fn outbox_bytes(&self) -> usize {
+        match self {
+            Self::Sink(sink) => usize::try_from(sink.outbox.pending().0).unwrap_or(usize::MAX),
+            Self::View(_) | Self::Table(_) => 0,
+        }
+    }
+
     /// Rows of a view; rows made by a sink.
     pub(crate) fn rows(&self) -> u64 {
         match self {

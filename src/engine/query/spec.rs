@@ -18,6 +18,7 @@ use crate::engine::errors_log::ErrorLog;
 use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::late_rows::LateLog;
+use crate::engine::memory::MemoryBudget;
 use crate::engine::source_settings::SourceSettings;
 use crate::engine::table::ConflictRule;
 
@@ -125,6 +126,8 @@ pub(crate) struct EngineParts {
     pub(crate) late: Arc<LateLog>,
     /// Rows of a relation that a new query takes in one step.
     pub(crate) backfill_rows: usize,
+    /// How much memory there is for what queries hold, and how much they hold.
+    pub(crate) memory: Arc<MemoryBudget>,
     /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
     pub(crate) publish: Arc<parking_lot::RwLock<()>>,
 }

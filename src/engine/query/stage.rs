@@ -10,10 +10,12 @@ use highwater_storage::{ObjectId, ObjectProgress, OperatorHeader, OperatorId, Sn
 use super::UpstreamChange;
 use super::header::QueryHeader;
 use super::intake::Intake;
-use super::spec::QuerySpec;
+use super::spec::{EngineParts, QuerySpec};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
+use crate::engine::memory::Charge;
+use crate::engine::operators::state::evicted::StateHome;
 use crate::engine::operators::{
     self, FrozenState, Input, Operator, StateAddress, StepContext, stateless, unnest,
 };
@@ -35,14 +37,17 @@ pub(crate) struct Stages {
     has_stepped: bool,
     /// Whether the last step changed anything: rows came in, a watermark moved, an operator had something to do.
     has_worked: bool,
+    /// What the query holds of the memory that there is.
+    memory: Charge,
 }
 
 impl Stages {
-    /// Operators without state, each in `shards` parts.
+    /// Operators without state, each in as many parts as there are threads for them.
     ///
     /// # Errors
     /// Types that an operator cannot take.
-    pub(crate) fn new(spec: &QuerySpec, shards: usize) -> Result<Self, EngineError> {
+    pub(crate) fn new(spec: &QuerySpec, parts: &EngineParts) -> Result<Self, EngineError> {
+        let shards = parts.shards.current_num_threads();
         let plan = Arc::clone(&spec.plan);
         let mut on_lane = vec![false; plan.nodes.len()];
         let mut stateful: HashMap<NodeId, Box<dyn Operator>> = HashMap::new();
@@ -56,7 +61,13 @@ impl Stages {
                 // What the step is given is its output.
                 StreamOp::TableChanges => on_lane[id] = true,
                 _ => {
-                    if let Some(operator) = operators::stateful(&plan, node, shards)? {
+                    if let Some(mut operator) = operators::stateful(&plan, node, shards)? {
+                        let address = StateAddress {
+                            object: spec.id,
+                            operator: operator_id(id),
+                        };
+                        let (store, memory) = (Arc::clone(&parts.store), Arc::clone(&parts.memory));
+                        operator.attach(&Arc::new(StateHome::new(store, address, memory)));
                         stateful.insert(id, operator);
                     }
                 }
@@ -72,6 +83,7 @@ impl Stages {
             source_watermarks: HashMap::new(),
             has_stepped: false,
             has_worked: false,
+            memory: parts.memory.charge(),
         })
     }
 
@@ -110,8 +122,40 @@ impl Stages {
                 }
             }
             operator.restore(StateAddress { object, operator: id }, snapshot)?;
+            let bytes = operator.stats().state_bytes as usize;
+            self.memory.set(self.memory.bytes() + bytes);
         }
         Ok(())
+    }
+
+    /// Measures what the operators hold, and notes it together with `beside` bytes that the query holds otherwise.
+    pub(crate) fn measure(&mut self, beside: usize) {
+        let operators = self.operators.values();
+        let state: usize = operators
+            .map(|operator| operator.stats().state_bytes as usize)
+            .sum();
+        self.memory.set(state + beside);
+    }
+
+    /// Bytes that the query holds, as of the last measurement.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// Bytes of state that may be evicted as far as they are clean.
+    pub(crate) fn evictable_bytes(&self) -> usize {
+        self.operators.values().map(|own| own.evictable_bytes()).sum()
+    }
+
+    /// Evicts about this part of the clean state of each operator: how many bytes are free then. The store has all that was
+    /// frozen.
+    pub(crate) fn evict(&mut self, part: f64) -> usize {
+        let mut freed = 0;
+        for operator in self.operators.values_mut() {
+            let goal = operator.evictable_bytes() as f64 * part;
+            freed += operator.evict(goal as usize);
+        }
+        freed
     }
 
     /// Takes over the watermarks that were recorded with the intakes, so that what was closed stays closed.

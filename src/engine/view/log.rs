@@ -58,7 +58,6 @@ impl Log {
     }
 
     /// Bytes of memory that the batches take; memory that they share is counted for each.
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let batches = self.chunks.iter().map(|chunk| &chunk.batch);
         batches.map(RecordBatch::get_array_memory_size).sum()

@@ -100,7 +100,6 @@ impl ViewStore {
     }
 
     /// Bytes of memory that changed rows take.
-    #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.dirty.bytes() + self.frozen.as_ref().map_or(0, Dirty::bytes)
     }
@@ -208,7 +207,6 @@ impl Dirty {
         }
     }
 
-    #[cfg(test)]
     fn bytes(&self) -> usize {
         match self {
             Self::Keys(overlay) => overlay.bytes(),

@@ -83,7 +83,6 @@ impl Overlay {
     }
 
     /// Bytes of memory that its parts take.
-    #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.parts
             .iter()

@@ -7,7 +7,10 @@ use rocksdb::{DB, DBRawIterator, IteratorMode, ReadOptions};
 use super::Instance;
 use crate::error::StorageError;
 use crate::family::Family;
-use crate::store::{RowVisitor, Rows, Snapshot};
+use crate::store::{PlaceVisitor, RowVisitor, Rows, Snapshot, prefix_end};
+
+/// Keys that are looked up in one call: their values are held meanwhile.
+const KEYS_AT_ONCE: usize = 1024;
 
 pub(super) struct RocksSnapshot {
     /// Borrows from `instance`, so it must drop first: fields drop in the order of their declaration.
@@ -94,6 +97,54 @@ impl Snapshot for RocksSnapshot {
                 return Ok(());
             }
             cursor.next();
+        }
+        cursor.status().map_err(|error| scan_error(&error))
+    }
+
+    fn get_sorted(
+        &self,
+        family: Family,
+        keys: &[&[u8]],
+        visit: &mut PlaceVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        let (db, family) = (&self.instance.db, self.instance.family(family));
+        for (chunk, keys) in keys.chunks(KEYS_AT_ONCE).enumerate() {
+            let values = db.batched_multi_get_cf_opt(family, keys.iter(), true, &self.get_options);
+            for (at, value) in values.into_iter().enumerate() {
+                let value = value.map_err(|error| StorageError::rocks("read a key", &error))?;
+                if let Some(value) = value {
+                    visit(chunk * KEYS_AT_ONCE + at, keys[at], &value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One cursor for all prefixes. It is not moved for those that it has passed already.
+    fn scan_under(
+        &self,
+        family: Family,
+        prefixes: &[&[u8]],
+        visit: &mut PlaceVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        let (Some(first), Some(last)) = (prefixes.first(), prefixes.last()) else {
+            return Ok(());
+        };
+        let mut cursor = self.cursor(family, first, prefix_end(last).as_deref());
+        let mut has_moved = false;
+        for (place, prefix) in prefixes.iter().enumerate() {
+            let is_before = cursor.key().is_none_or(|key| key < *prefix);
+            if is_before && has_moved && !cursor.valid() {
+                break;
+            }
+            if is_before {
+                cursor.seek(prefix);
+                has_moved = true;
+            }
+            while let Some((key, value)) = cursor.item().filter(|(key, _)| key.starts_with(prefix)) {
+                visit(place, key, value)?;
+                cursor.next();
+            }
         }
         cursor.status().map_err(|error| scan_error(&error))
     }

@@ -15,7 +15,7 @@ use super::floats::{FloatCell, RetractableFloatCell};
 use super::linear::{Count, ExactCell, Finish, IntegerCell, Linear, Mean};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::StateValue;
-use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::values::{Form, Values};
 
 /// Rows for a kernel: parallel lists.
@@ -89,6 +89,14 @@ pub(super) trait Accumulator: Send {
         Err(EngineError::recovery(
             "operator state has counted values for an aggregate without them",
         ))
+    }
+
+    /// Keeps the values of the slots that stay, under their new numbers. No values are remembered at that time.
+    fn keep(&mut self, kept: &Kept);
+
+    /// Whether it has counted values.
+    fn has_entries(&self) -> bool {
+        false
     }
 
     /// How many counted values it has.

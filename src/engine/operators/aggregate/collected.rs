@@ -23,7 +23,7 @@ use crate::engine::codec::{KeyCodec, RowCodec};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::{Multiset, Ordered};
 use crate::engine::operators::state::order;
-use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::values::plain_floats;
 
 type Value = Arc<[u8]>;
@@ -210,6 +210,14 @@ impl Accumulator for CollectedRows {
     fn restore_entry(&mut self, slot: u32, value: &[u8], count: i64) -> Result<(), EngineError> {
         self.values.restore(slot, Value::from(value), count);
         Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.values.keep(kept);
+    }
+
+    fn has_entries(&self) -> bool {
+        true
     }
 
     fn entries(&self) -> usize {

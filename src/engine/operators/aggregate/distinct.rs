@@ -5,7 +5,7 @@ use arrow::array::ArrayRef;
 use super::accumulator::{Accumulator, Argument, ArgumentValue, FrozenAccumulator, Rows};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::{Change, Multiset, StateValue, Unordered, keep_last};
-use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::slots::{Kept, SlotSet};
 
 /// Counts the values of each slot; `inner` has each of them once.
 pub(super) struct Distinct<V: StateValue> {
@@ -100,6 +100,15 @@ impl<V: ArgumentValue> Accumulator for Distinct<V> {
             .ok_or_else(|| EngineError::recovery("a value in operator state cannot be read"))?;
         self.values.restore(slot, value, count);
         Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.values.keep(kept);
+        self.inner.keep(kept);
+    }
+
+    fn has_entries(&self) -> bool {
+        true
     }
 
     fn entries(&self) -> usize {

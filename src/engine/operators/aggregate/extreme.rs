@@ -12,7 +12,7 @@ use super::distinct::FrozenChanges;
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::chunks::{Chunks, FrozenChunks};
 use crate::engine::operators::state::multiset::{Multiset, Ordered, StateValue};
-use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::values::{self, Values};
 use crate::engine::operators::state::varint;
 
@@ -154,6 +154,13 @@ impl<V: ArgumentValue> Accumulator for Extreme<V> {
         Ok(())
     }
 
+    fn keep(&mut self, kept: &Kept) {
+        self.best.keep(kept);
+        let values = (0..u32::try_from(kept.len()).unwrap_or(u32::MAX))
+            .filter_map(|slot| self.best.get(slot).as_ref());
+        self.heap_bytes = values.map(V::heap_bytes).sum();
+    }
+
     fn bytes(&self) -> usize {
         self.best.bytes() + self.heap_bytes + self.results.bytes()
     }
@@ -246,6 +253,14 @@ impl<V: ArgumentValue> Accumulator for RetractableExtreme<V> {
         self.values
             .restore(slot, V::decode(value).ok_or_else(damaged)?, count);
         Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.values.keep(kept);
+    }
+
+    fn has_entries(&self) -> bool {
+        true
     }
 
     fn entries(&self) -> usize {

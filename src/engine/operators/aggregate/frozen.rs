@@ -1,6 +1,6 @@
 //! The state of an aggregate as of a freeze, and how it is written.
 
-use highwater_storage::{CheckpointWriter, KeyWriter};
+use highwater_storage::{CheckpointWriter, KeyWriter, prefix_end};
 
 use super::accumulator::FrozenAccumulator;
 use super::{GROUPS, Layout, entries_table};
@@ -34,6 +34,8 @@ pub(super) struct FrozenShard {
     pub(super) dirty: SlotSet,
     /// Slots whose counted values are not to be written: the window of the group closed.
     pub(super) closed: SlotSet,
+    /// Keys of groups that are gone because nothing has changed them for a while. Some may be there again.
+    pub(super) gone: Vec<Vec<u8>>,
 }
 
 impl FrozenAggregate {
@@ -69,6 +71,7 @@ impl FrozenState for FrozenAggregate {
     ) -> Result<(), EngineError> {
         self.delete_closed(address, writer);
         for mut shard in self.shards {
+            shard.delete_gone(self.calls, address, writer);
             shard.write_groups(
                 self.is_global,
                 &mut Target {
@@ -91,6 +94,16 @@ impl FrozenState for FrozenAggregate {
 }
 
 impl FrozenShard {
+    /// Deletes groups with all that is counted of them, before those that are there again are written.
+    fn delete_gone(&self, calls: usize, address: StateAddress, writer: &mut CheckpointWriter) {
+        for key in &self.gone {
+            let Some(end) = prefix_end(key) else { continue };
+            for table in std::iter::once(GROUPS).chain((0..calls).map(entries_table)) {
+                writer.delete_state_range(address.table(table), key, &end);
+            }
+        }
+    }
+
     fn write_groups(&self, is_global: bool, target: &mut Target<'_>) {
         let mut sorted = Sorted::new(self.dirty.count());
         for slot in self.dirty.iter() {

@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use super::accumulator::{Accumulator, Argument, FrozenAccumulator, Rows};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::chunks::{Chunks, FrozenChunks};
-use crate::engine::operators::state::slots::SlotSet;
+use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::values::{self, Values};
 use crate::engine::operators::state::varint;
 
@@ -186,6 +186,10 @@ impl Accumulator for Count {
         Ok(())
     }
 
+    fn keep(&mut self, kept: &Kept) {
+        self.cells.keep(kept);
+    }
+
     fn bytes(&self) -> usize {
         self.cells.bytes() + self.saved.capacity() * size_of::<i64>()
     }
@@ -281,6 +285,10 @@ impl<C: Cell> Accumulator for Linear<C> {
     fn restore(&mut self, slot: u32, bytes: &mut &[u8]) -> Result<(), EngineError> {
         *self.cells.get_mut(slot) = C::decode(bytes)?;
         Ok(())
+    }
+
+    fn keep(&mut self, kept: &Kept) {
+        self.cells.keep(kept);
     }
 
     fn bytes(&self) -> usize {

@@ -15,6 +15,7 @@
 mod accumulator;
 mod collected;
 mod distinct;
+mod evict;
 mod extreme;
 mod floats;
 mod frozen;
@@ -26,22 +27,21 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use highwater_sql::stream_plan::{Aggregate, AggregateCall};
 use highwater_storage::{Snapshot, TableId};
-use rayon::prelude::*;
 
 use self::frozen::FrozenAggregate;
 use self::input::Prepared;
 use self::output::ShardOutput;
 use self::shard::Shard;
+use super::state::evicted::{EvictionFigures, StateHome};
 use super::state::key::KeyLayout;
 use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-
-/// Below so many rows a step runs on the pipeline's own thread.
-const PARALLEL_ROWS: usize = 8192;
 
 /// The table of the groups.
 const GROUPS: TableId = TableId(0);
@@ -83,6 +83,8 @@ pub(crate) struct AggregateOperator {
     closed_through: Option<i64>,
     /// Those with this or a smaller one are deleted in the store, as of the last freeze.
     deleted_through: Option<i64>,
+    /// Whether groups go that nothing changes.
+    has_ttl: bool,
     stats: OperatorStats,
 }
 
@@ -112,6 +114,7 @@ impl AggregateOperator {
             shards,
             closed_through: None,
             deleted_through: None,
+            has_ttl: false,
             stats: OperatorStats::default(),
         })
     }
@@ -124,19 +127,12 @@ impl AggregateOperator {
     ) -> Result<Vec<ShardOutput>, EngineError> {
         let layout = &self.layout;
         let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| {
+        context.for_each_shard(&mut self.shards, rows, |number, shard| {
             for batch in prepared {
                 shard.apply(layout, batch, number)?;
             }
-            shard.finish_step(layout, close_through)
-        };
-        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
-            context
-                .shards
-                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
-        } else {
-            self.shards.iter_mut().enumerate().map(step).collect()
-        }
+            shard.finish_step(layout, (close_through, context.now_us))
+        })
     }
 
     fn prepare(
@@ -148,13 +144,7 @@ impl AggregateOperator {
         let (closed_to, input) = (input.closed_to, input.deltas);
         let prepare = |delta: &Delta| Prepared::of(layout, delta, closed_to, shards);
         let rows: usize = input.iter().map(Delta::num_rows).sum();
-        let prepared: Vec<_> = if rows > PARALLEL_ROWS && input.len() > 1 && shards > 1 {
-            context
-                .shards
-                .install(|| input.par_iter().map(prepare).collect::<Result<_, _>>())?
-        } else {
-            input.iter().map(prepare).collect::<Result<_, _>>()?
-        };
+        let prepared = context.for_each_delta(input, rows, shards, prepare)?;
         self.stats.rows_in += rows as u64;
         let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
         self.stats.late_rows += (rows - taken) as u64;
@@ -176,6 +166,9 @@ impl Operator for AggregateOperator {
             (Some(windows), Some(watermark)) => Some(watermark.saturating_sub(windows.add_us)),
             _ => None,
         };
+        if let (true, Some(through)) = (self.layout.emits_on_close(), close_through) {
+            restore::read_closing(&self.layout, &mut self.shards, through)?;
+        }
         let outputs = self.run_shards(context, &prepared, close_through)?;
         self.closed_through = self.closed_through.max(close_through);
         let deltas = output::merge(&self.layout, outputs)?;
@@ -197,6 +190,30 @@ impl Operator for AggregateOperator {
             .then(|| Box::new(FrozenAggregate::new(&self.layout, closed, shards)) as Box<dyn FrozenState>)
     }
 
+    fn due_us(&self) -> Option<i64> {
+        self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn forget_idle(&mut self, ttl_us: i64) {
+        self.shards.iter_mut().for_each(|shard| shard.forget_idle(ttl_us));
+        self.has_ttl = true;
+    }
+
+    fn attach(&mut self, home: &Arc<StateHome>) {
+        if !self.layout.is_global() && !self.has_ttl {
+            self.shards.iter_mut().for_each(|shard| shard.attach(home));
+        }
+    }
+
+    fn evictable_bytes(&self) -> usize {
+        let evictable = self.shards.iter().filter(|shard| shard.is_evictable());
+        evictable.map(Shard::state_bytes).sum()
+    }
+
+    fn evict(&mut self, goal_bytes: usize) -> usize {
+        evict::evict(&mut self.shards, goal_bytes)
+    }
+
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
         restore::restore(&self.layout, &mut self.shards, address, snapshot)
     }
@@ -207,6 +224,7 @@ impl Operator for AggregateOperator {
         OperatorStats {
             state_rows,
             state_bytes,
+            evictions: EvictionFigures::sum(self.shards.iter().map(Shard::eviction_figures)),
             ..self.stats
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct ShardOutput {
     pub(super) new: Option<RecordBatch>,
     /// Columns of rows added because their windows closed.
     pub(super) closed: Option<Vec<ArrayRef>>,
+    /// Columns of rows taken away because nothing has changed them for a while.
+    pub(super) idle: Option<Vec<ArrayRef>>,
 }
 
 /// The touched groups of a step, by whether they were in the output and whether they are.
@@ -88,6 +90,7 @@ impl Changed {
             old: some(batch(0, gone + both, old)?),
             new: some(batch(gone, slots.len() - gone, new)?),
             closed: None,
+            idle: None,
         })
     }
 }
@@ -147,6 +150,12 @@ pub(super) fn merge(layout: &Layout, outputs: Vec<ShardOutput>) -> Result<Vec<De
     let (mut old, mut new, mut closed) = (Vec::new(), Vec::new(), Vec::new());
     for output in outputs {
         old.extend(output.old);
+        old.extend(
+            output
+                .idle
+                .map(|columns| row_batch(layout, columns))
+                .transpose()?,
+        );
         new.extend(output.new);
         closed.extend(output.closed);
     }
@@ -157,11 +166,7 @@ pub(super) fn merge(layout: &Layout, outputs: Vec<ShardOutput>) -> Result<Vec<De
     }
     deltas.extend(new.into_iter().map(Delta::inserts));
     if !closed.is_empty() {
-        let closed = closed.into_iter().map(|mut columns| {
-            let results = columns.split_off(layout.key_columns.len());
-            let rows = columns.first().map_or(0, |column| column.len());
-            batch_of(layout, columns, results, rows)
-        });
+        let closed = closed.into_iter().map(|columns| row_batch(layout, columns));
         let closed = closed.collect::<Result<Vec<_>, _>>()?;
         let rows = sorted(layout, &concat_batches(&layout.output, &closed)?)?;
         if rows.num_rows() > 0 {
@@ -184,6 +189,13 @@ fn sorted(layout: &Layout, rows: &RecordBatch) -> Result<RecordBatch, EngineErro
         })
         .collect();
     Ok(take_record_batch(rows, &lexsort_to_indices(&key, None)?)?)
+}
+
+/// Columns as [`rows_of`] gives them, of groups with a key.
+fn row_batch(layout: &Layout, mut columns: Vec<ArrayRef>) -> Result<RecordBatch, EngineError> {
+    let results = columns.split_off(layout.key_columns.len());
+    let rows = columns.first().map_or(0, |column| column.len());
+    batch_of(layout, columns, results, rows)
 }
 
 fn batch_of(

@@ -14,40 +14,50 @@ use super::linear::add_counts;
 use super::output::{Changed, ShardOutput};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::chunks::Chunks;
+use crate::engine::operators::state::evicted::Evicted;
 use crate::engine::operators::state::group_table::{GroupTable, Probed};
+use crate::engine::operators::state::idle::Idle;
 use crate::engine::operators::state::key::KeyBatch;
 use crate::engine::operators::state::slots::SlotSet;
 use crate::engine::operators::state::varint;
 
 /// Groups and their aggregates.
 pub(super) struct Shard {
-    table: GroupTable,
-    accumulators: Vec<Box<dyn Accumulator>>,
+    pub(super) table: GroupTable,
+    pub(super) accumulators: Vec<Box<dyn Accumulator>>,
     /// Rows per group, where rows can be taken away.
-    rows: Option<Chunks<i64>>,
-    marks: Marks,
+    pub(super) rows: Option<Chunks<i64>>,
+    pub(super) marks: Marks,
     /// Slots touched in this step, in the order in which they were; their old values are saved.
     touched: Vec<u32>,
     /// Slots by window column.
-    windows: Option<BTreeMap<i64, Vec<u32>>>,
+    pub(super) windows: Option<BTreeMap<i64, Vec<u32>>>,
     probed: Probed,
+    pub(super) evicted: Evicted,
+    /// Which groups nothing changes, where they go then.
+    idle: Option<Idle>,
+    /// Keys of those that went since the last freeze, as they are stored.
+    gone: Vec<Vec<u8>>,
 }
 
 /// What is known of each slot.
 #[derive(Debug, Default)]
-struct Marks {
+pub(super) struct Marks {
     /// It has a key.
-    live: SlotSet,
+    pub(super) live: SlotSet,
     /// Its group's row is in the output.
-    shown: SlotSet,
+    pub(super) shown: SlotSet,
     /// It is in `touched`.
-    touched: SlotSet,
+    pub(super) touched: SlotSet,
     /// It changed since the last freeze.
-    dirty: SlotSet,
-    /// Its group has no row left. It goes at the next freeze, which still needs its key.
-    emptied: SlotSet,
+    pub(super) dirty: SlotSet,
+    /// Its group has no row left. It goes at the next freeze, which still needs its key; where groups are evicted, when that
+    /// freeze is durable, for until then the store still has the group.
+    pub(super) emptied: SlotSet,
     /// Its window closed since the last freeze.
-    closed: SlotSet,
+    pub(super) closed: SlotSet,
+    /// It changed since something was evicted last.
+    pub(super) warm: SlotSet,
 }
 
 impl Shard {
@@ -69,13 +79,26 @@ impl Shard {
             touched: Vec::new(),
             windows: layout.windows.map(|_| BTreeMap::new()),
             probed: Probed::default(),
+            evicted: Evicted::default(),
+            idle: None,
+            gone: Vec::new(),
         })
+    }
+
+    /// Lets groups go that nothing has changed for so long (µs).
+    pub(super) fn forget_idle(&mut self, ttl_us: i64) {
+        self.idle = Some(Idle::new(ttl_us));
+    }
+
+    /// When the next groups go.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        self.idle.as_ref()?.due_us()
     }
 
     /// Takes the rows of a batch that belong to shard `number`, which is this one.
     ///
     /// # Errors
-    /// A value that exceeds its type.
+    /// A value that exceeds its type, and state that cannot be read.
     pub(super) fn apply(
         &mut self,
         layout: &Layout,
@@ -88,6 +111,9 @@ impl Shard {
         }
         let mut probed = std::mem::take(&mut self.probed);
         self.find(&batch.keys, rows, &mut probed);
+        if self.evicted.is_any() && !probed.created.is_empty() {
+            self.read_back(layout, &probed.created)?;
+        }
         self.touch(&probed.slots, !layout.emits_on_close());
         let weights: Option<Vec<i64>> = batch
             .weights
@@ -121,14 +147,19 @@ impl Shard {
     pub(super) fn finish_step(
         &mut self,
         layout: &Layout,
-        close_through: Option<i64>,
+        (close_through, now_us): (Option<i64>, i64),
     ) -> Result<ShardOutput, EngineError> {
         if layout.is_global() && self.table.len() == 0 {
             let mut probed = Probed::default();
             self.find(&layout.key.batch(&[])?, &[], &mut probed);
             self.touch(&probed.created, true);
         }
+        if let Some(idle) = &mut self.idle {
+            idle.start(self.marks.live.iter(), now_us);
+            idle.touch(self.touched.iter().copied(), now_us);
+        }
         let mut output = self.changes(layout)?;
+        output.idle = self.let_idle_go(layout, now_us)?;
         if let Some(through) = close_through {
             output.closed = self.close(layout, through)?;
         }
@@ -234,6 +265,7 @@ impl Shard {
         let Some(windows) = &mut self.windows else {
             return Ok(None);
         };
+        self.evicted.close(through);
         let mut closed = Vec::new();
         while let Some(first) = windows.first_entry().filter(|first| *first.key() <= through) {
             let (window, slots) = first.remove_entry();
@@ -270,6 +302,30 @@ impl Shard {
         Ok(emitted)
     }
 
+    /// Frees the groups that nothing has changed for a while: their rows, which leave the output.
+    fn let_idle_go(&mut self, layout: &Layout, now_us: i64) -> Result<Option<Vec<ArrayRef>>, EngineError> {
+        let Some(idle) = &mut self.idle else {
+            return Ok(None);
+        };
+        let mut slots = idle.take(now_us);
+        slots.retain(|slot| self.marks.live.contains(*slot));
+        if slots.is_empty() {
+            return Ok(None);
+        }
+        let rows = super::output::rows_of(layout, &self.table, &self.accumulators, &slots)?;
+        for slot in &slots {
+            let mut key = Vec::new();
+            self.table.encode(*slot, &mut key);
+            self.gone.push(key);
+            self.marks.live.remove(*slot);
+            self.marks.shown.remove(*slot);
+            self.marks.dirty.remove(*slot);
+            self.marks.closed.insert(*slot);
+        }
+        self.discard(&slots);
+        Ok(Some(rows))
+    }
+
     /// Forgets groups. Their slots stay unused until the next freeze is over.
     fn discard(&mut self, slots: &[u32]) {
         self.table.remove(slots);
@@ -287,17 +343,19 @@ impl Shard {
 
     /// Whether windows closed since the last freeze.
     pub(super) fn has_closed(&self) -> bool {
-        !self.marks.closed.is_empty()
+        !self.marks.closed.is_empty() || self.evicted.has_closed()
     }
 
     /// What changed since the last freeze, but for closed windows.
     pub(super) fn freeze(&mut self) -> Option<FrozenShard> {
         let closed = self.marks.closed.take();
         let dirty = self.marks.dirty.take();
-        if dirty.is_empty() && closed.is_empty() {
-            return None;
+        self.evicted.forget_closed();
+        if self.is_evictable() {
+            self.marks.warm.add_all(&dirty);
         }
-        let frozen = FrozenShard {
+        let gone = self.take_emptied(&dirty);
+        let frozen = (!dirty.is_empty() || !closed.is_empty()).then(|| FrozenShard {
             keys: self.table.freeze(&dirty),
             rows: self.rows.as_mut().map(|rows| rows.freeze(&dirty)),
             accumulators: self
@@ -307,16 +365,28 @@ impl Shard {
                 .collect(),
             dirty,
             closed,
-        };
-        // An emptied group may have got rows again.
-        let has_none = |slot: &u32| self.rows.as_ref().is_some_and(|rows| *rows.get(*slot) == 0);
-        let emptied: Vec<u32> = self.marks.emptied.take().iter().filter(has_none).collect();
-        for slot in &emptied {
+            gone: std::mem::take(&mut self.gone),
+        });
+        for slot in &gone {
             self.marks.live.remove(*slot);
         }
-        self.discard(&emptied);
+        self.discard(&gone);
         self.table.reuse_retired();
-        Some(frozen)
+        frozen
+    }
+
+    /// The groups that need not stay although their keys were in use: they have no rows, and a freeze says so.
+    fn take_emptied(&mut self, dirty: &SlotSet) -> Vec<u32> {
+        // An emptied group may have got rows again.
+        let has_none = |slot: &u32| self.rows.as_ref().is_some_and(|rows| *rows.get(*slot) == 0);
+        let mut emptied: Vec<u32> = self.marks.emptied.take().iter().filter(has_none).collect();
+        if self.evicted.is_any() {
+            // Those that change with this freeze stay until it is durable, which it is at the next one.
+            for slot in emptied.extract_if(.., |slot| dirty.contains(*slot)) {
+                self.marks.emptied.insert(slot);
+            }
+        }
+        emptied
     }
 
     /// Sets the values of a group from what was stored.
@@ -375,9 +445,11 @@ impl Shard {
             &marks.dirty,
             &marks.emptied,
             &marks.closed,
+            &marks.warm,
         ];
         let windows = self.windows.iter().flat_map(|windows| windows.values());
         self.table.bytes()
+            + self.idle.as_ref().map_or(0, Idle::bytes)
             + self.accumulators.iter().map(|own| own.bytes()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Chunks::bytes)
             + marks.iter().map(|set| set.bytes()).sum::<usize>()

@@ -28,33 +28,27 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use highwater_sql::stream_plan::AsOf;
-use highwater_storage::{CheckpointWriter, Snapshot};
-use rayon::prelude::*;
+use highwater_storage::Snapshot;
 
 use self::input::Prepared;
 use self::layout::{Layout, SIDES};
 use self::output::Changes;
 use self::shard::Shard;
-use super::state::arrangement::{self, FrozenArrangement};
+use super::state::arrangement::{self, Closed, FrozenArrangements};
+use super::state::evicted::{EvictionFigures, StateHome};
 use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-
-/// Below so many rows a step runs on the pipeline's own thread.
-const PARALLEL_ROWS: usize = 4096;
 
 /// Finds the nearest right row of each left row.
 pub(crate) struct AsOfOperator {
     layout: Layout,
     shards: Vec<Shard>,
     stats: OperatorStats,
-}
-
-/// The state as of a freeze.
-struct FrozenAsOf {
-    shards: Vec<FrozenArrangement>,
 }
 
 impl AsOfOperator {
@@ -92,14 +86,8 @@ impl AsOfOperator {
             .collect();
         let rows: usize = deltas.iter().map(|(_, delta)| delta.num_rows()).sum();
         let prepare = |(side, delta): &(usize, &Delta)| Prepared::of(layout, *side, delta, closed_to, shards);
-        let prepared: Vec<_> = if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
-            context
-                .shards
-                .install(|| deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
-        } else {
-            deltas.iter().map(prepare).collect::<Result<_, _>>()?
-        };
-        let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
+        let prepared = context.for_each_delta(&deltas, rows, shards, prepare)?;
+        let taken: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
         self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
         Ok(prepared)
@@ -112,15 +100,10 @@ impl AsOfOperator {
         watermark: Option<i64>,
     ) -> Result<Vec<Changes>, EngineError> {
         let layout = &self.layout;
-        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, watermark);
-        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
-            context
-                .shards
-                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
-        } else {
-            self.shards.iter_mut().enumerate().map(step).collect()
-        }
+        let rows: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
+        context.for_each_shard(&mut self.shards, rows, |number, shard| {
+            shard.step(layout, prepared, number, watermark)
+        })
     }
 }
 
@@ -138,8 +121,23 @@ impl Operator for AsOfOperator {
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
-        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
-        (!shards.is_empty()).then(|| Box::new(FrozenAsOf { shards }) as Box<dyn FrozenState>)
+        let shards = self.shards.iter_mut().map(Shard::arrangement).collect();
+        FrozenArrangements::freeze(shards, &mut Closed::default())
+    }
+
+    fn attach(&mut self, home: &Arc<StateHome>) {
+        self.shards
+            .iter_mut()
+            .for_each(|shard| shard.arrangement().attach(home));
+    }
+
+    fn evictable_bytes(&self) -> usize {
+        let evictable = self.shards.iter().filter(|shard| shard.is_evictable());
+        evictable.map(Shard::state_bytes).sum()
+    }
+
+    fn evict(&mut self, goal_bytes: usize) -> usize {
+        arrangement::evict(self.shards.iter_mut().map(Shard::arrangement), goal_bytes)
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
@@ -151,20 +149,8 @@ impl Operator for AsOfOperator {
         OperatorStats {
             state_rows: self.shards.iter().map(|shard| shard.state_rows() as u64).sum(),
             state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
+            evictions: EvictionFigures::sum(self.shards.iter().map(Shard::eviction_figures)),
             ..self.stats
         }
-    }
-}
-
-impl FrozenState for FrozenAsOf {
-    fn write(
-        self: Box<Self>,
-        address: StateAddress,
-        writer: &mut CheckpointWriter,
-    ) -> Result<(), EngineError> {
-        for shard in self.shards {
-            shard.write(address, writer);
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,8 @@ use super::input::Prepared;
 use super::layout::{LEFT, Layout, RIGHT, SIDES, below};
 use super::output::Changes;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement, put_time};
+use crate::engine::operators::state::arrangement::{Arrangement, put_time};
+use crate::engine::operators::state::evicted::EvictionFigures;
 use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::order;
 use crate::engine::operators::state::row_set::{Cell, RowSet};
@@ -80,13 +81,13 @@ impl Shard {
     ) -> Result<Changes, EngineError> {
         let mut changes = Changes::default();
         let deltas = [
-            self.net(prepared, LEFT, number),
-            self.net(prepared, RIGHT, number),
+            self.net(prepared, LEFT, number)?,
+            self.net(prepared, RIGHT, number)?,
         ];
         for (batch, own) in prepared.iter().enumerate().filter(|(_, own)| own.side == LEFT) {
             for row in own.unmatched.get(number).into_iter().flatten() {
-                let bytes = Arc::from(prepared[batch].row(*row));
-                changes.push(&bytes, None, own.weight(*row));
+                let bytes = Arc::from(prepared[batch].rows.row(*row));
+                changes.push(&bytes, None, own.rows.weight(*row));
             }
         }
         let mut rest = [&deltas[LEFT][..], &deltas[RIGHT][..]];
@@ -102,19 +103,28 @@ impl Shard {
     }
 
     /// The net change of each row of a side, by slot and bytes; keys get their slots.
-    fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
+    ///
+    /// # Errors
+    /// State that cannot be read.
+    fn net(
+        &mut self,
+        prepared: &[Prepared],
+        side: usize,
+        number: usize,
+    ) -> Result<Vec<RowDelta>, EngineError> {
         let mut all: Vec<RowDelta> = Vec::new();
         for (batch, own) in (0u32..).zip(prepared).filter(|(_, own)| own.side == side) {
-            self.rows.find(&own.keys, &own.shards[number], &mut self.probed);
-            let found = own.shards[number].iter().zip(&self.probed.slots);
+            self.rows
+                .find(&own.rows.keys, &own.rows.shards[number], &mut self.probed)?;
+            let found = own.rows.shards[number].iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| RowDelta {
                 slot: *slot,
                 batch,
                 row: *row,
-                weight: own.weight(*row),
+                weight: own.rows.weight(*row),
             }));
         }
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
         all.sort_unstable_by(|left, right| {
             let by_bytes = || bytes(left).cmp(bytes(right));
             left.slot.cmp(&right.slot).then_with(by_bytes)
@@ -127,7 +137,7 @@ impl Shard {
             same
         });
         all.retain(|delta| delta.weight != 0);
-        all
+        Ok(all)
     }
 
     /// Changes the rows of one key, and says what becomes of the matches.
@@ -183,7 +193,7 @@ impl Shard {
         deltas: &[RowDelta],
     ) -> Result<Vec<Changed<'p>>, EngineError> {
         let changed = deltas.iter().map(|delta| {
-            let bytes = prepared[delta.batch as usize].row(delta.row);
+            let bytes = prepared[delta.batch as usize].rows.row(delta.row);
             let known = self.rows.rows(side, delta.slot).get(bytes);
             let before = known.map_or(0, |(_, cell)| cell.count);
             let after = before + delta.weight;
@@ -304,12 +314,7 @@ impl Shard {
         Ok(())
     }
 
-    /// What changed since the last freeze.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be loaded.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }
@@ -317,6 +322,16 @@ impl Shard {
     /// Rows in state.
     pub(super) fn state_rows(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Whether keys can be evicted.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.rows.is_evictable()
+    }
+
+    /// What was evicted and read back.
+    pub(super) fn eviction_figures(&self) -> EvictionFigures {
+        self.rows.eviction_figures()
     }
 
     /// Bytes of memory.

@@ -13,6 +13,8 @@ use proptest::prelude::*;
 
 use super::AsOfOperator;
 use crate::engine::delta::Delta;
+use crate::engine::memory::MemoryBudget;
+use crate::engine::operators::state::evicted::StateHome;
 use crate::engine::operators::{Input, Operator, StateAddress, StepContext};
 
 const ADDRESS: StateAddress = StateAddress {
@@ -156,7 +158,7 @@ struct World {
     shape: Shape,
     operator: AsOfOperator,
     pool: rayon::ThreadPool,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     epoch: u64,
     watermark: Option<i64>,
     rows: [Rows; 2],
@@ -169,12 +171,19 @@ impl World {
             shape,
             operator: operator(shape, 3),
             pool: rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap(),
-            store: MemoryStore::new(),
+            store: Arc::new(MemoryStore::new()),
             epoch: 0,
             watermark: None,
             rows: [Rows::new(), Rows::new()],
             output: BTreeMap::new(),
         }
+    }
+
+    fn attach(&mut self) {
+        let store: Arc<dyn Store> = self.store.clone();
+        let memory = Arc::new(MemoryBudget::new(1 << 40));
+        self.operator
+            .attach(&Arc::new(StateHome::new(store, ADDRESS, memory)));
     }
 
     fn step(&mut self, deltas: &[Vec<(Row, i64)>; 2], watermark: Option<i64>) {
@@ -200,18 +209,34 @@ impl World {
         assert_eq!(self.operator.stats().late_rows, 0);
     }
 
-    fn restart(&mut self) {
+    fn write(&mut self) {
         self.epoch += 1;
         let mut writer = CheckpointWriter::new(Epoch(self.epoch));
         if let Some(frozen) = self.operator.freeze() {
             frozen.write(ADDRESS, &mut writer).unwrap();
         }
         self.store.commit(writer.finish(), Durability::Sync).unwrap();
-        let before = self.operator.stats().state_rows;
+    }
+
+    /// Writes what changed, and evicts all that may be.
+    fn evict(&mut self) {
+        self.write();
+        self.operator.evict(self.operator.evictable_bytes());
+    }
+
+    fn restart(&mut self) {
+        self.write();
+        let (before, evicted) = (
+            self.operator.stats().state_rows,
+            self.operator.stats().evictions.evicted,
+        );
         let late = self.operator.stats().late_rows;
         self.operator = operator(self.shape, 2);
+        self.attach();
         self.operator.restore(ADDRESS, &*self.store.snapshot()).unwrap();
-        assert_eq!((self.operator.stats().state_rows, late), (before, 0));
+        let after = self.operator.stats().state_rows;
+        assert!(after == before || evicted > 0 && after > before);
+        assert_eq!(late, 0);
     }
 }
 
@@ -246,6 +271,8 @@ fn run(shape: Shape, changes: &[Change], restart_every: usize) -> World {
             assert_eq!(world.output, expected(shape, &world.rows[0], &world.rows[1]));
             if at % restart_every == 0 {
                 world.restart();
+            } else if at % 3 == 0 {
+                world.evict();
             }
         }
     }

@@ -1,16 +1,13 @@
 //! [`Prepared`]: a delta on its way into the shards: late rows dropped, keys hashed, rows as they are kept.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
-use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::TimestampMicrosecondType;
 
 use super::layout::{Layout, Side};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::key::KeyBatch;
-use crate::engine::operators::state::{arrangement, hash, values};
+use crate::engine::operators::state::encoded::EncodedRows;
+use crate::engine::operators::state::{arrangement, values};
 use crate::engine::operators::stateless;
 
 /// Rows ready to be joined.
@@ -18,14 +15,7 @@ use crate::engine::operators::stateless;
 pub(super) struct Prepared {
     /// Which input they are of.
     pub(super) side: usize,
-    /// Their keys.
-    pub(super) keys: KeyBatch,
-    bytes: Vec<u8>,
-    /// Where each row ends.
-    ends: Vec<usize>,
-    weights: Option<ScalarBuffer<i64>>,
-    /// The rows of each shard.
-    pub(super) shards: Vec<Vec<u32>>,
+    pub(super) rows: EncodedRows,
     /// Rows of each shard that match nothing because their key has a NULL; only of sides that show them.
     pub(super) unmatched: Vec<Vec<u32>>,
 }
@@ -51,40 +41,17 @@ impl Prepared {
             _ => None,
         };
         let delta = in_time.as_ref().unwrap_or(delta);
-        let column = |at: &usize| Arc::clone(delta.batch.column(*at));
-        let keys: Vec<ArrayRef> = own.key_columns.iter().map(column).collect();
-        let keys = layout.key.batch(&keys)?;
-        let (bytes, ends) = encode(own, delta)?;
-        let by_shard = hash::rows_by_shard(delta.num_rows(), &keys.hashes, shards);
-        let (shards, unmatched) = without_nulls(own, delta, by_shard);
+        let mut rows = encode(layout, own, delta, shards)?;
+        let unmatched = rows.take_nulls(delta, &own.not_null);
         Ok(Self {
             side,
-            keys,
-            bytes,
-            ends,
-            weights: delta.weights.clone(),
-            shards,
-            unmatched,
+            rows,
+            unmatched: if own.shows_unmatched {
+                unmatched
+            } else {
+                Vec::new()
+            },
         })
-    }
-
-    /// How many rows there are.
-    pub(super) fn num_rows(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The bytes of a row.
-    #[inline]
-    pub(super) fn row(&self, row: u32) -> &[u8] {
-        let row = row as usize;
-        let start = if row == 0 { 0 } else { self.ends[row - 1] };
-        &self.bytes[start..self.ends[row]]
-    }
-
-    /// The weight of a row.
-    #[inline]
-    pub(super) fn weight(&self, row: u32) -> i64 {
-        self.weights.as_ref().map_or(1, |weights| weights[row as usize])
     }
 }
 
@@ -94,52 +61,22 @@ fn times(delta: &Delta, column: usize) -> Result<&PrimitiveArray<TimestampMicros
 }
 
 /// The stored columns of all rows as bytes. Rows that SQL takes for equal have equal bytes.
-fn encode(side: &Side, delta: &Delta) -> Result<(Vec<u8>, Vec<usize>), EngineError> {
+fn encode(layout: &Layout, side: &Side, delta: &Delta, shards: usize) -> Result<EncodedRows, EngineError> {
     let columns: Vec<ArrayRef> = side
         .stored
         .iter()
         .map(|column| values::plain_floats(delta.batch.column(*column)))
         .collect();
     let encoder = side.codec.encoder(&columns)?;
-    let rows = delta.num_rows();
-    let (mut bytes, mut ends) = (
-        Vec::with_capacity(rows * columns.len() * 9),
-        Vec::with_capacity(rows),
-    );
     let leading = match side.times.expiry {
         Some((column, _)) => Some(times(delta, column)?),
         None => None,
     };
-    for row in 0..rows {
+    EncodedRows::of((&layout.key, &side.key_columns), delta, shards, |row, out| {
         if let Some(times) = leading {
-            arrangement::put_time(&mut bytes, times.is_valid(row).then(|| times.value(row)));
+            arrangement::put_time(out, times.is_valid(row).then(|| times.value(row)));
         }
-        encoder.append(row, &mut bytes);
-        ends.push(bytes.len());
-    }
-    Ok((bytes, ends))
-}
-
-/// Rows by shard without those that match nothing because of a NULL in their key; and those, if the side shows them.
-fn without_nulls(side: &Side, delta: &Delta, by_shard: Vec<Vec<u32>>) -> (Vec<Vec<u32>>, Vec<Vec<u32>>) {
-    let nullable: Vec<_> = side
-        .not_null
-        .iter()
-        .filter_map(|column| delta.batch.column(*column).nulls())
-        .filter(|nulls| nulls.null_count() > 0)
-        .collect();
-    if nullable.is_empty() {
-        return (by_shard, Vec::new());
-    }
-    let matches_nothing = |row: &u32| nullable.iter().any(|nulls| nulls.is_null(*row as usize));
-    let mut unmatched = Vec::new();
-    let shards = by_shard.into_iter().map(|rows| {
-        let (without, with): (Vec<u32>, Vec<u32>) = rows.into_iter().partition(matches_nothing);
-        if side.shows_unmatched {
-            unmatched.push(without);
-        }
-        with
-    });
-    let shards = shards.collect();
-    (shards, unmatched)
+        encoder.append(row, out);
+        Ok(())
+    })
 }

@@ -34,35 +34,30 @@ mod temporal;
 mod tests;
 mod work;
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use highwater_sql::stream_plan::Join;
-use highwater_storage::{CheckpointWriter, Snapshot};
-use rayon::prelude::*;
+use highwater_storage::Snapshot;
 
 use self::input::Prepared;
 use self::layout::{Layout, SIDES};
 use self::output::Part;
 use self::shard::Shard;
-use super::state::arrangement::{self, Closed, ClosedRange, FrozenArrangement};
+use super::state::arrangement::{self, Closed, FrozenArrangements};
+use super::state::evicted::{EvictionFigures, StateHome};
 use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-
-/// Below so many rows a step runs on the pipeline's own thread.
-const PARALLEL_ROWS: usize = 4096;
 
 /// Joins two inputs.
 pub(crate) struct JoinOperator {
     layout: Layout,
     shards: Vec<Shard>,
     closed: Closed,
+    /// Whether keys go that nothing changes.
+    has_ttl: bool,
     stats: OperatorStats,
-}
-
-/// The state of a join as of a freeze.
-struct FrozenJoin {
-    closed: Option<ClosedRange>,
-    shards: Vec<FrozenArrangement>,
 }
 
 impl JoinOperator {
@@ -84,6 +79,7 @@ impl JoinOperator {
             layout,
             shards,
             closed: Closed::default(),
+            has_ttl: false,
             stats: OperatorStats::default(),
         })
     }
@@ -103,14 +99,8 @@ impl JoinOperator {
             .collect();
         let rows: usize = deltas.iter().map(|(_, delta)| delta.num_rows()).sum();
         let prepare = |(side, delta): &(usize, &Delta)| Prepared::of(layout, *side, delta, closed_to, shards);
-        let prepared: Vec<_> = if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
-            context
-                .shards
-                .install(|| deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
-        } else {
-            deltas.iter().map(prepare).collect::<Result<_, _>>()?
-        };
-        let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
+        let prepared = context.for_each_delta(&deltas, rows, shards, prepare)?;
+        let taken: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
         self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
         if let (true, Some(closed_to)) = (taken < rows, closed_to) {
@@ -131,15 +121,10 @@ impl JoinOperator {
         watermark: Option<i64>,
     ) -> Result<Vec<Vec<Part>>, EngineError> {
         let layout = &self.layout;
-        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, watermark);
-        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
-            context
-                .shards
-                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
-        } else {
-            self.shards.iter_mut().enumerate().map(step).collect()
-        }
+        let rows: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
+        context.for_each_shard(&mut self.shards, rows, |number, shard| {
+            shard.step(layout, prepared, number, (watermark, context.now_us))
+        })
     }
 }
 
@@ -162,15 +147,35 @@ impl Operator for JoinOperator {
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
-        let any_closed = self.shards.iter().any(Shard::has_closed);
-        let closed = if any_closed {
-            self.closed.take_range()
-        } else {
-            None
-        };
-        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
-        (closed.is_some() || !shards.is_empty())
-            .then(|| Box::new(FrozenJoin { closed, shards }) as Box<dyn FrozenState>)
+        let shards = self.shards.iter_mut().map(Shard::arrangement).collect();
+        FrozenArrangements::freeze(shards, &mut self.closed)
+    }
+
+    fn due_us(&self) -> Option<i64> {
+        self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn forget_idle(&mut self, ttl_us: i64) {
+        self.shards.iter_mut().for_each(|shard| shard.forget_idle(ttl_us));
+        self.has_ttl = true;
+    }
+
+    fn attach(&mut self, home: &Arc<StateHome>) {
+        if self.has_ttl {
+            return;
+        }
+        self.shards
+            .iter_mut()
+            .for_each(|shard| shard.arrangement().attach(home));
+    }
+
+    fn evictable_bytes(&self) -> usize {
+        let evictable = self.shards.iter().filter(|shard| shard.is_evictable());
+        evictable.map(Shard::state_bytes).sum()
+    }
+
+    fn evict(&mut self, goal_bytes: usize) -> usize {
+        arrangement::evict(self.shards.iter_mut().map(Shard::arrangement), goal_bytes)
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
@@ -182,23 +187,8 @@ impl Operator for JoinOperator {
         OperatorStats {
             state_rows: self.shards.iter().map(|shard| shard.state_rows() as u64).sum(),
             state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
+            evictions: EvictionFigures::sum(self.shards.iter().map(Shard::eviction_figures)),
             ..self.stats
         }
-    }
-}
-
-impl FrozenState for FrozenJoin {
-    fn write(
-        self: Box<Self>,
-        address: StateAddress,
-        writer: &mut CheckpointWriter,
-    ) -> Result<(), EngineError> {
-        if let Some(closed) = self.closed {
-            closed.delete(SIDES, address, writer);
-        }
-        for shard in self.shards {
-            shard.write(address, writer);
-        }
-        Ok(())
     }
 }

@@ -7,8 +7,10 @@ use super::layout::{LEFT, Layout, RIGHT, SIDES};
 use super::output::Part;
 use super::work::{Entry, Work};
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement};
+use crate::engine::operators::state::arrangement::Arrangement;
+use crate::engine::operators::state::evicted::EvictionFigures;
 use crate::engine::operators::state::group_table::Probed;
+use crate::engine::operators::state::idle::Idle;
 use crate::engine::operators::state::row_set::Cell;
 
 /// Stands for the keys that match nothing; no slot of theirs exists.
@@ -22,6 +24,8 @@ pub(super) const GATHERED_ROWS_MAX: usize = 1 << 16;
 pub(super) struct Shard {
     pub(super) rows: Arrangement,
     probed: Probed,
+    /// Which keys nothing changes, where they go then.
+    idle: Option<Idle>,
 }
 
 /// The net change of a row in a step.
@@ -45,7 +49,18 @@ impl Shard {
         Self {
             rows,
             probed: Probed::default(),
+            idle: None,
         }
+    }
+
+    /// Lets keys go that nothing has changed for so long (µs).
+    pub(super) fn forget_idle(&mut self, ttl_us: i64) {
+        self.idle = Some(Idle::new(ttl_us));
+    }
+
+    /// When the next keys go.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        self.idle.as_ref()?.due_us()
     }
 
     /// Takes the rows of a step that belong to shard `number`, which is this one; lets go what can have no
@@ -58,15 +73,16 @@ impl Shard {
         layout: &Layout,
         prepared: &[Prepared],
         number: usize,
-        watermark: Option<i64>,
+        (watermark, now_us): (Option<i64>, i64),
     ) -> Result<Vec<Part>, EngineError> {
         if layout.is_temporal {
             return self.step_temporal(layout, prepared, number);
         }
         let deltas = [
-            self.net(prepared, LEFT, number),
-            self.net(prepared, RIGHT, number),
+            self.net(prepared, LEFT, number)?,
+            self.net(prepared, RIGHT, number)?,
         ];
+        self.forget(&deltas, now_us);
         let mut parts = Vec::new();
         let mut work = Work::default();
         let mut rest = [&deltas[LEFT][..], &deltas[RIGHT][..]];
@@ -85,6 +101,23 @@ impl Shard {
         Ok(parts)
     }
 
+    /// Forgets the keys that nothing has changed for a while, before the step; what they gave stays.
+    fn forget(&mut self, deltas: &[Vec<RowDelta>; SIDES], now_us: i64) {
+        let Some(idle) = &mut self.idle else { return };
+        idle.start(self.rows.slots(), now_us);
+        let touched = deltas.iter().flatten().map(|delta| delta.slot);
+        idle.touch(touched.filter(|slot| *slot != UNMATCHED), now_us);
+        for slot in idle.take(now_us) {
+            for side in [LEFT, RIGHT] {
+                let rows = self.rows.rows(side, slot).iter();
+                let rows: Vec<_> = rows.map(|(row, _)| Arc::clone(row)).collect();
+                for row in rows {
+                    self.rows.set(side, slot, &row, Cell::default());
+                }
+            }
+        }
+    }
+
     /// Forgets what can have no further match.
     fn let_go(&mut self, layout: &Layout, watermark: i64) {
         if let Some(add_us) = layout.closing_add_us {
@@ -100,22 +133,31 @@ impl Shard {
     }
 
     /// The net change of each row of a side, by slot and bytes; keys get their slots.
-    pub(super) fn net(&mut self, prepared: &[Prepared], side: usize, number: usize) -> Vec<RowDelta> {
+    ///
+    /// # Errors
+    /// State that cannot be read.
+    pub(super) fn net(
+        &mut self,
+        prepared: &[Prepared],
+        side: usize,
+        number: usize,
+    ) -> Result<Vec<RowDelta>, EngineError> {
         let mut all: Vec<RowDelta> = Vec::new();
         for (batch, own) in (0u32..).zip(prepared).filter(|(_, own)| own.side == side) {
             let delta = |slot: u32, row: u32| RowDelta {
                 slot,
                 batch,
                 row,
-                weight: own.weight(row),
+                weight: own.rows.weight(row),
             };
-            self.rows.find(&own.keys, &own.shards[number], &mut self.probed);
-            let found = own.shards[number].iter().zip(&self.probed.slots);
+            self.rows
+                .find(&own.rows.keys, &own.rows.shards[number], &mut self.probed)?;
+            let found = own.rows.shards[number].iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| delta(*slot, *row)));
             let unmatched = own.unmatched.get(number).into_iter().flatten();
             all.extend(unmatched.map(|row| delta(UNMATCHED, *row)));
         }
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
         all.sort_unstable_by(|left, right| {
             let by_bytes = || bytes(left).cmp(bytes(right));
             left.slot.cmp(&right.slot).then_with(by_bytes)
@@ -128,7 +170,7 @@ impl Shard {
             same
         });
         all.retain(|delta| delta.weight != 0);
-        all
+        Ok(all)
     }
 
     /// Notes the changed rows of a key, the rows that they may match, and the pairs to be looked at.
@@ -140,7 +182,7 @@ impl Shard {
         work: &mut Work,
     ) -> Result<(), EngineError> {
         let first = [work.rows[LEFT].len(), work.rows[RIGHT].len()];
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
         for (side, deltas) in deltas.iter().enumerate() {
             for delta in deltas.iter() {
                 let entry = self.changed(side, delta, bytes(delta))?;
@@ -221,17 +263,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether keys were let go since the last freeze.
-    pub(super) fn has_closed(&self) -> bool {
-        self.rows.has_closed()
-    }
-
-    /// What changed since the last freeze.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be loaded.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }
@@ -241,8 +273,19 @@ impl Shard {
         self.rows.len()
     }
 
+    /// Whether keys can be evicted.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.rows.is_evictable()
+    }
+
+    /// What was evicted and read back.
+    pub(super) fn eviction_figures(&self) -> EvictionFigures {
+        self.rows.eviction_figures()
+    }
+
     /// Bytes of memory.
     pub(super) fn state_bytes(&self) -> usize {
-        self.rows.bytes() + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
+        let idle = self.idle.as_ref().map_or(0, Idle::bytes);
+        idle + self.rows.bytes() + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
     }
 }

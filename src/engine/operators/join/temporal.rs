@@ -21,8 +21,8 @@ impl Shard {
         prepared: &[Prepared],
         number: usize,
     ) -> Result<Vec<Part>, EngineError> {
-        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
-        for delta in self.net(prepared, RIGHT, number) {
+        let bytes = |delta: &RowDelta| prepared[delta.batch as usize].rows.row(delta.row);
+        for delta in self.net(prepared, RIGHT, number)? {
             let entry = self.changed(RIGHT, &delta, bytes(&delta))?;
             let cell = Cell {
                 count: entry.count,
@@ -30,7 +30,7 @@ impl Shard {
             };
             self.rows.set(RIGHT, delta.slot, &entry.row, cell);
         }
-        let deltas = self.net(prepared, LEFT, number);
+        let deltas = self.net(prepared, LEFT, number)?;
         let (mut parts, mut work) = (Vec::new(), Work::default());
         for own in deltas.chunk_by(|one, other| one.slot == other.slot) {
             self.gather_now(layout, own, &bytes, &mut work)?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::physical_expr::window::WindowExpr;
 use highwater_sql::stream_plan::{Over, Rank, Slice};
@@ -12,8 +11,8 @@ use highwater_storage::KeyOrder;
 use crate::engine::codec::{KeyCodec, RowCodec};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::hash;
-use crate::engine::operators::state::key::{KeyBatch, KeyLayout};
+use crate::engine::operators::state::encoded::EncodedRows;
+use crate::engine::operators::state::key::KeyLayout;
 use crate::engine::operators::state::order;
 use crate::engine::operators::state::values::plain_floats;
 use crate::engine::operators::stateless;
@@ -52,18 +51,6 @@ pub(super) struct Functions {
     pub(super) exprs: Vec<Arc<dyn WindowExpr>>,
     pub(super) types: Vec<DataType>,
     pub(super) values: RowCodec,
-}
-
-/// Rows ready to be put into their partitions.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pub(super) keys: KeyBatch,
-    bytes: Vec<u8>,
-    /// Where each row ends.
-    ends: Vec<usize>,
-    weights: Option<ScalarBuffer<i64>>,
-    /// The rows of each shard.
-    pub(super) shards: Vec<Vec<u32>>,
 }
 
 impl Layout {
@@ -140,70 +127,34 @@ fn types(schema: &Schema, columns: impl IntoIterator<Item = usize>) -> Vec<DataT
         .collect()
 }
 
-impl Prepared {
-    /// Prepares a delta for `shards` shards. Rows of partitions that closed at or before `closed_to` (µs) are late and
-    /// dropped.
-    ///
-    /// # Errors
-    /// Columns that are not of the planned types.
-    pub(super) fn of(
-        layout: &Layout,
-        delta: &Delta,
-        closed_to: Option<i64>,
-        shards: usize,
-    ) -> Result<Self, EngineError> {
-        let in_time = match (layout.closing, closed_to) {
-            (Some((column, add_us)), Some(closed_to)) => {
-                stateless::in_time(delta, column, closed_to.saturating_sub(add_us))?
-            }
-            _ => None,
-        };
-        let delta = in_time.as_ref().unwrap_or(delta);
-        let pick = |columns: &[usize]| -> Vec<ArrayRef> {
-            columns
-                .iter()
-                .map(|column| Arc::clone(delta.batch.column(*column)))
-                .collect()
-        };
-        let keys = layout.key.batch(&pick(&layout.key_columns))?;
-        let places = pick(&layout.order.columns);
-        let columns: Vec<ArrayRef> = delta.batch.columns().iter().map(plain_floats).collect();
-        let (place, row_encoder) = (
-            layout.order.places.encoder(&places)?,
-            layout.rows.encoder(&columns)?,
-        );
-        let rows = delta.num_rows();
-        let (mut bytes, mut ends) = (Vec::with_capacity(rows * 32), Vec::with_capacity(rows));
-        for row in 0..rows {
-            order::append_ordered(&place, &row_encoder, &layout.order.orders, row, &mut bytes)?;
-            ends.push(bytes.len());
+/// Prepares a delta for `shards` shards: each row behind its place. Rows of partitions that closed at or before `closed_to`
+/// (µs) are late and dropped.
+///
+/// # Errors
+/// Columns that are not of the planned types.
+pub(super) fn prepare(
+    layout: &Layout,
+    delta: &Delta,
+    closed_to: Option<i64>,
+    shards: usize,
+) -> Result<EncodedRows, EngineError> {
+    let in_time = match (layout.closing, closed_to) {
+        (Some((column, add_us)), Some(closed_to)) => {
+            stateless::in_time(delta, column, closed_to.saturating_sub(add_us))?
         }
-        let shards = hash::rows_by_shard(rows, &keys.hashes, shards);
-        Ok(Self {
-            keys,
-            bytes,
-            ends,
-            weights: delta.weights.clone(),
-            shards,
-        })
-    }
-
-    /// How many rows there are.
-    pub(super) fn num_rows(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The bytes of a row behind its place.
-    #[inline]
-    pub(super) fn row(&self, row: u32) -> &[u8] {
-        let row = row as usize;
-        let start = if row == 0 { 0 } else { self.ends[row - 1] };
-        &self.bytes[start..self.ends[row]]
-    }
-
-    /// The weight of a row.
-    #[inline]
-    pub(super) fn weight(&self, row: u32) -> i64 {
-        self.weights.as_ref().map_or(1, |weights| weights[row as usize])
-    }
+        _ => None,
+    };
+    let delta = in_time.as_ref().unwrap_or(delta);
+    let places = layout.order.columns.iter();
+    let places: Vec<ArrayRef> = places
+        .map(|column| Arc::clone(delta.batch.column(*column)))
+        .collect();
+    let columns: Vec<ArrayRef> = delta.batch.columns().iter().map(plain_floats).collect();
+    let (place, row_encoder) = (
+        layout.order.places.encoder(&places)?,
+        layout.rows.encoder(&columns)?,
+    );
+    EncodedRows::of((&layout.key, &layout.key_columns), delta, shards, |row, out| {
+        order::append_ordered(&place, &row_encoder, &layout.order.orders, row, out)
+    })
 }

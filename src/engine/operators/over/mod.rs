@@ -22,33 +22,29 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use arrow::datatypes::SchemaRef;
 use highwater_sql::stream_plan::Over;
-use highwater_storage::{CheckpointWriter, Snapshot};
-use rayon::prelude::*;
+use highwater_storage::Snapshot;
 
-use self::layout::{Layout, Prepared};
+use self::layout::Layout;
 use self::shard::{Shard, ShardOutput};
-use super::state::arrangement::{self, Closed, ClosedRange, FrozenArrangement};
+use super::state::arrangement::{self, Closed, FrozenArrangements};
+use super::state::encoded::EncodedRows;
+use super::state::evicted::{EvictionFigures, StateHome};
 use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-
-/// Below so many rows a step runs on the pipeline's own thread.
-const PARALLEL_ROWS: usize = 4096;
 
 /// Orders rows by partition.
 pub(crate) struct OverOperator {
     layout: Layout,
     shards: Vec<Shard>,
     closed: Closed,
+    /// Whether partitions go that nothing changes.
+    has_ttl: bool,
     stats: OperatorStats,
-}
-
-/// The state as of a freeze.
-struct FrozenOver {
-    closed: Option<ClosedRange>,
-    shards: Vec<FrozenArrangement>,
 }
 
 impl OverOperator {
@@ -74,6 +70,7 @@ impl OverOperator {
             layout,
             shards,
             closed: Closed::default(),
+            has_ttl: false,
             stats: OperatorStats::default(),
         })
     }
@@ -82,19 +79,13 @@ impl OverOperator {
         &mut self,
         context: &StepContext<'_>,
         input: &Input<'_>,
-    ) -> Result<Vec<Prepared>, EngineError> {
+    ) -> Result<Vec<EncodedRows>, EngineError> {
         let (layout, shards) = (&self.layout, self.shards.len());
         let (closed_to, deltas) = (input.closed_to, input.deltas);
-        let prepare = |delta: &Delta| Prepared::of(layout, delta, closed_to, shards);
+        let prepare = |delta: &Delta| layout::prepare(layout, delta, closed_to, shards);
         let rows: usize = deltas.iter().map(Delta::num_rows).sum();
-        let prepared: Vec<_> = if rows > PARALLEL_ROWS && deltas.len() > 1 && shards > 1 {
-            context
-                .shards
-                .install(|| deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
-        } else {
-            deltas.iter().map(prepare).collect::<Result<_, _>>()?
-        };
-        let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
+        let prepared = context.for_each_delta(deltas, rows, shards, prepare)?;
+        let taken: usize = prepared.iter().map(EncodedRows::num_rows).sum();
         self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
         if let (true, Some((column, add_us)), Some(closed_to)) = (taken < rows, layout.closing, closed_to) {
@@ -108,19 +99,14 @@ impl OverOperator {
     fn run_shards(
         &mut self,
         context: &StepContext<'_>,
-        prepared: &[Prepared],
+        prepared: &[EncodedRows],
         close_through: Option<i64>,
     ) -> Result<Vec<ShardOutput>, EngineError> {
         let layout = &self.layout;
-        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, close_through);
-        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
-            context
-                .shards
-                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
-        } else {
-            self.shards.iter_mut().enumerate().map(step).collect()
-        }
+        let rows: usize = prepared.iter().map(EncodedRows::num_rows).sum();
+        context.for_each_shard(&mut self.shards, rows, |number, shard| {
+            shard.step(layout, prepared, number, (close_through, context.now_us))
+        })
     }
 }
 
@@ -134,6 +120,10 @@ impl Operator for OverOperator {
             (Some((_, add_us)), Some(watermark)) => Some(watermark.saturating_sub(add_us)),
             _ => None,
         };
+        if let (true, Some(through)) = (self.layout.emit_on_close, close_through) {
+            let mut shards: Vec<_> = self.shards.iter_mut().map(Shard::arrangement).collect();
+            arrangement::read_closing(&self.layout.key, &mut shards, through)?;
+        }
         let outputs = self.run_shards(context, &prepared, close_through)?;
         self.closed.advance(close_through);
         let deltas = output::merge(&self.layout, outputs)?;
@@ -142,15 +132,35 @@ impl Operator for OverOperator {
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
-        let any_closed = self.shards.iter().any(Shard::has_closed);
-        let closed = if any_closed {
-            self.closed.take_range()
-        } else {
-            None
-        };
-        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
-        (closed.is_some() || !shards.is_empty())
-            .then(|| Box::new(FrozenOver { closed, shards }) as Box<dyn FrozenState>)
+        let shards = self.shards.iter_mut().map(Shard::arrangement).collect();
+        FrozenArrangements::freeze(shards, &mut self.closed)
+    }
+
+    fn due_us(&self) -> Option<i64> {
+        self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn forget_idle(&mut self, ttl_us: i64) {
+        self.shards.iter_mut().for_each(|shard| shard.forget_idle(ttl_us));
+        self.has_ttl = true;
+    }
+
+    fn attach(&mut self, home: &Arc<StateHome>) {
+        if self.has_ttl {
+            return;
+        }
+        self.shards
+            .iter_mut()
+            .for_each(|shard| shard.arrangement().attach(home));
+    }
+
+    fn evictable_bytes(&self) -> usize {
+        let evictable = self.shards.iter().filter(|shard| shard.is_evictable());
+        evictable.map(Shard::state_bytes).sum()
+    }
+
+    fn evict(&mut self, goal_bytes: usize) -> usize {
+        arrangement::evict(self.shards.iter_mut().map(Shard::arrangement), goal_bytes)
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
@@ -162,23 +172,8 @@ impl Operator for OverOperator {
         OperatorStats {
             state_rows: self.shards.iter().map(|shard| shard.state_rows() as u64).sum(),
             state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
+            evictions: EvictionFigures::sum(self.shards.iter().map(Shard::eviction_figures)),
             ..self.stats
         }
-    }
-}
-
-impl FrozenState for FrozenOver {
-    fn write(
-        self: Box<Self>,
-        address: StateAddress,
-        writer: &mut CheckpointWriter,
-    ) -> Result<(), EngineError> {
-        if let Some(closed) = self.closed {
-            closed.delete(1, address, writer);
-        }
-        for shard in self.shards {
-            shard.write(address, writer);
-        }
-        Ok(())
     }
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::layout::{Layout, Prepared};
+use super::layout::Layout;
 use super::output::{Changes, difference};
 use super::partition;
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement};
+use crate::engine::operators::state::arrangement::Arrangement;
+use crate::engine::operators::state::encoded::EncodedRows;
+use crate::engine::operators::state::evicted::EvictionFigures;
 use crate::engine::operators::state::group_table::Probed;
+use crate::engine::operators::state::idle::Idle;
 use crate::engine::operators::state::row_set::Cell;
 
 /// The arrangement's only relation.
@@ -17,6 +20,8 @@ const ROWS: usize = 0;
 pub(super) struct Shard {
     rows: Arrangement,
     probed: Probed,
+    /// Which partitions nothing changes, where they go then.
+    idle: Option<Idle>,
 }
 
 /// What a shard gives in a step.
@@ -42,7 +47,18 @@ impl Shard {
         Self {
             rows: Arrangement::new(&layout.key, 1, layout.closing.is_some()),
             probed: Probed::default(),
+            idle: None,
         }
+    }
+
+    /// Lets partitions go that nothing has changed for so long (µs).
+    pub(super) fn forget_idle(&mut self, ttl_us: i64) {
+        self.idle = Some(Idle::new(ttl_us));
+    }
+
+    /// When the next partitions go.
+    pub(super) fn due_us(&self) -> Option<i64> {
+        self.idle.as_ref()?.due_us()
     }
 
     /// Takes the rows of a step that belong to shard `number`, which is this one. Partitions up to `close_through` close.
@@ -52,12 +68,18 @@ impl Shard {
     pub(super) fn step(
         &mut self,
         layout: &Layout,
-        prepared: &[Prepared],
+        prepared: &[EncodedRows],
         number: usize,
-        close_through: Option<i64>,
+        (close_through, now_us): (Option<i64>, i64),
     ) -> Result<ShardOutput, EngineError> {
         let mut output = ShardOutput::default();
-        let deltas = self.locate(prepared, number);
+        let deltas = self.locate(prepared, number)?;
+        if let Some(idle) = &mut self.idle {
+            idle.start(self.rows.slots(), now_us);
+            idle.touch(deltas.iter().map(|delta| delta.slot), now_us);
+            let gone = idle.take(now_us);
+            self.let_go(layout, &gone, &mut output)?;
+        }
         for own in deltas.chunk_by(|left, right| left.slot == right.slot) {
             self.change(layout, prepared, own, &mut output)?;
         }
@@ -74,12 +96,30 @@ impl Shard {
         Ok(output)
     }
 
+    /// Takes the rows of whole partitions away.
+    fn let_go(
+        &mut self,
+        layout: &Layout,
+        slots: &[u32],
+        output: &mut ShardOutput,
+    ) -> Result<(), EngineError> {
+        for slot in slots {
+            let rows = self.rows.rows(ROWS, *slot);
+            output.old.append(&mut partition::given(layout, rows)?);
+            let rows: Vec<_> = rows.iter().map(|(row, _)| Arc::clone(row)).collect();
+            for row in rows {
+                self.rows.set(ROWS, *slot, &row, Cell::default());
+            }
+        }
+        Ok(())
+    }
+
     /// The rows of this shard, by partition.
-    fn locate(&mut self, prepared: &[Prepared], number: usize) -> Vec<RowDelta> {
+    fn locate(&mut self, prepared: &[EncodedRows], number: usize) -> Result<Vec<RowDelta>, EngineError> {
         let mut all = Vec::new();
         for (batch, own) in (0u32..).zip(prepared) {
             let rows = &own.shards[number];
-            self.rows.find(&own.keys, rows, &mut self.probed);
+            self.rows.find(&own.keys, rows, &mut self.probed)?;
             let found = rows.iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| RowDelta {
                 slot: *slot,
@@ -89,14 +129,14 @@ impl Shard {
         }
         // Rows of one partition stay in the order in which they came.
         all.sort_by_key(|delta| delta.slot);
-        all
+        Ok(all)
     }
 
     /// Changes one partition.
     fn change(
         &mut self,
         layout: &Layout,
-        prepared: &[Prepared],
+        prepared: &[EncodedRows],
         deltas: &[RowDelta],
         output: &mut ShardOutput,
     ) -> Result<(), EngineError> {
@@ -122,7 +162,7 @@ impl Shard {
     }
 
     /// Adds and takes away the rows of one partition.
-    fn take(&mut self, prepared: &[Prepared], deltas: &[RowDelta]) -> Result<(), EngineError> {
+    fn take(&mut self, prepared: &[EncodedRows], deltas: &[RowDelta]) -> Result<(), EngineError> {
         // The net change of each row: in between a row may be taken away before it comes.
         let bytes = |delta: &RowDelta| prepared[delta.batch as usize].row(delta.row);
         let mut net: Vec<(&[u8], i64)> = deltas
@@ -151,17 +191,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether partitions closed since the last freeze.
-    pub(super) fn has_closed(&self) -> bool {
-        self.rows.has_closed()
-    }
-
-    /// What changed since the last freeze, but for closed partitions.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be restored.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }
@@ -171,8 +201,19 @@ impl Shard {
         self.rows.len()
     }
 
+    /// Whether keys can be evicted.
+    pub(super) fn is_evictable(&self) -> bool {
+        self.rows.is_evictable()
+    }
+
+    /// What was evicted and read back.
+    pub(super) fn eviction_figures(&self) -> EvictionFigures {
+        self.rows.eviction_figures()
+    }
+
     /// Bytes of memory.
     pub(super) fn state_bytes(&self) -> usize {
-        self.rows.bytes() + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
+        let idle = self.idle.as_ref().map_or(0, Idle::bytes);
+        idle + self.rows.bytes() + (self.probed.slots.capacity() + self.probed.created.capacity()) * 4
     }
 }

@@ -13,7 +13,9 @@ use proptest::prelude::*;
 
 use super::OverOperator;
 use crate::engine::delta::Delta;
-use crate::engine::operators::{Input, Operator, StateAddress, StepContext};
+use crate::engine::memory::MemoryBudget;
+use crate::engine::operators::state::evicted::StateHome;
+use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext};
 
 const ADDRESS: StateAddress = StateAddress {
     object: ObjectId(1),
@@ -111,6 +113,20 @@ fn operator(slice: Slice, append_only: bool, shards: usize) -> OverOperator {
     OverOperator::try_new(&over, &schema(), append_only, schema(), shards).unwrap()
 }
 
+/// The operator, whose state may be evicted.
+fn attached(mut operator: OverOperator, store: &Arc<MemoryStore>) -> OverOperator {
+    let store: Arc<dyn Store> = store.clone();
+    let memory = Arc::new(MemoryBudget::new(1 << 40));
+    operator.attach(&Arc::new(StateHome::new(store, ADDRESS, memory)));
+    operator
+}
+
+fn write(frozen: Box<dyn FrozenState>, store: &MemoryStore, epoch: u64) {
+    let mut writer = CheckpointWriter::new(Epoch(epoch));
+    frozen.write(ADDRESS, &mut writer).unwrap();
+    store.commit(writer.finish(), Durability::Sync).unwrap();
+}
+
 fn slices() -> impl Strategy<Value = Slice> {
     let rank = prop_oneof![Just(Rank::RowNumber), Just(Rank::Rank), Just(Rank::DenseRank)];
     (rank, 0..3u64, prop::option::of(0..4u64)).prop_map(|(rank, skip, take)| Slice { rank, skip, take })
@@ -123,15 +139,15 @@ proptest! {
         append_only: bool,
         shards in 1..3usize,
         steps in prop::collection::vec(
-            (prop::collection::vec((0..3i64, prop::option::of(0..4i64), 0..3i64, prop::bool::weighted(0.35)), 0..8), prop::bool::weighted(0.3)),
-            1..8,
+            (prop::collection::vec((0..3i64, prop::option::of(0..4i64), 0..3i64, prop::bool::weighted(0.35)), 0..8), 0..5u8),
+            1..12,
         ),
     ) {
-        let store = MemoryStore::new();
+        let store = Arc::new(MemoryStore::new());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let mut operator = operator(slice, append_only, shards);
-        let (mut rows, mut output) = (Rows::new(), Rows::new());
-        for (epoch, (changes, restart)) in (1..).zip(steps) {
+        let mut operator = attached(operator(slice, append_only, shards), &store);
+        let (mut rows, mut output, mut pending) = (Rows::new(), Rows::new(), None);
+        for (epoch, (changes, event)) in (1..).zip(steps) {
             let mut step = Vec::new();
             for (k, v, id, takes) in changes {
                 let row = (k, v, id);
@@ -143,14 +159,23 @@ proptest! {
             let input = Input { deltas: &deltas, closed_to: None, watermark: None };
             take(&mut output, &operator.step(&StepContext::of(&pool), &[input]).unwrap());
             prop_assert_eq!(&output, &expected(&rows, slice));
-            if restart {
-                let mut writer = CheckpointWriter::new(Epoch(epoch));
-                if let Some(frozen) = operator.freeze() {
-                    frozen.write(ADDRESS, &mut writer).unwrap();
+            // What is frozen is written a step later, so that a step reads back while it is on its way.
+            if let Some(frozen) = pending.take() {
+                write(frozen, &store, epoch);
+            }
+            match event {
+                0 => pending = operator.freeze(),
+                1 => {
+                    operator.freeze().into_iter().for_each(|frozen| write(frozen, &store, epoch + 100));
+                    operator.evict(operator.evictable_bytes());
                 }
-                store.commit(writer.finish(), Durability::Sync).unwrap();
-                operator = self::operator(slice, append_only, shards);
-                operator.restore(ADDRESS, &*store.snapshot()).unwrap();
+                2 => {
+                    operator.freeze().into_iter().for_each(|frozen| write(frozen, &store, epoch + 100));
+                    operator = attached(self::operator(slice, append_only, shards), &store);
+                    operator.restore(ADDRESS, &*store.snapshot()).unwrap();
+                }
+                3 => drop(operator.evict(operator.evictable_bytes() / 2)),
+                _ => {}
             }
         }
     }

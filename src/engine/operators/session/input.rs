@@ -11,8 +11,8 @@ use crate::engine::codec::RowCodec;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::arrangement::put_time;
-use crate::engine::operators::state::hash;
-use crate::engine::operators::state::key::{KeyBatch, KeyLayout};
+use crate::engine::operators::state::encoded::EncodedRows;
+use crate::engine::operators::state::key::KeyLayout;
 use crate::engine::operators::state::values::plain_floats;
 use crate::engine::operators::stateless;
 
@@ -30,14 +30,8 @@ pub(super) struct Layout {
 /// Rows ready to be put into their sessions: the time first, then the row.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) keys: KeyBatch,
-    bytes: Vec<u8>,
-    /// Where each row ends.
-    ends: Vec<usize>,
+    pub(super) rows: EncodedRows,
     times: ScalarBuffer<i64>,
-    weights: Option<ScalarBuffer<i64>>,
-    /// The rows of each shard.
-    pub(super) shards: Vec<Vec<u32>>,
     /// Rows whose own gap was over before they came.
     pub(super) late: usize,
 }
@@ -83,57 +77,21 @@ impl Prepared {
         let delta = with_time(in_time.as_ref().unwrap_or(delta), time)?;
         let times = times_of(&delta, time)?;
         stateless::check_times(&times)?;
-        let key_columns: Vec<ArrayRef> = layout
-            .session
-            .partition
-            .iter()
-            .map(|column| Arc::clone(delta.batch.column(*column)))
-            .collect();
-        let keys = layout.key.batch(&key_columns)?;
         let columns: Vec<ArrayRef> = delta.batch.columns().iter().map(plain_floats).collect();
         let encoder = layout.rows.encoder(&columns)?;
-        let rows = delta.num_rows();
-        let (mut bytes, mut ends) = (Vec::with_capacity(rows * 40), Vec::with_capacity(rows));
-        for row in 0..rows {
-            put_time(&mut bytes, Some(times[row]));
-            encoder.append(row, &mut bytes);
-            ends.push(bytes.len());
-        }
-        let shards = hash::rows_by_shard(rows, &keys.hashes, shards);
-        Ok(Self {
-            keys,
-            bytes,
-            ends,
-            times,
-            weights: delta.weights,
-            shards,
-            late,
-        })
-    }
-
-    /// How many rows there are.
-    pub(super) fn num_rows(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// The bytes of a row behind its time.
-    #[inline]
-    pub(super) fn row(&self, row: u32) -> &[u8] {
-        let row = row as usize;
-        let start = if row == 0 { 0 } else { self.ends[row - 1] };
-        &self.bytes[start..self.ends[row]]
+        let key = (&layout.key, layout.session.partition.as_slice());
+        let rows = EncodedRows::of(key, &delta, shards, |row, out| {
+            put_time(out, Some(times[row]));
+            encoder.append(row, out);
+            Ok(())
+        })?;
+        Ok(Self { rows, times, late })
     }
 
     /// The time of a row (µs).
     #[inline]
     pub(super) fn time(&self, row: u32) -> i64 {
         self.times[row as usize]
-    }
-
-    /// The weight of a row.
-    #[inline]
-    pub(super) fn weight(&self, row: u32) -> i64 {
-        self.weights.as_ref().map_or(1, |weights| weights[row as usize])
     }
 }
 

@@ -28,30 +28,21 @@ mod tests;
 
 use arrow::datatypes::SchemaRef;
 use highwater_sql::stream_plan::Session;
-use highwater_storage::{CheckpointWriter, Snapshot};
-use rayon::prelude::*;
+use highwater_storage::Snapshot;
 
 use self::input::{Layout, Prepared};
 use self::output::ShardOutput;
 use self::shard::Shard;
-use super::state::arrangement::{self, FrozenArrangement};
+use super::state::arrangement::{self, Closed, FrozenArrangements};
 use super::{FrozenState, Input, Operator, OperatorStats, StateAddress, StepContext};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
-
-/// Below so many rows a step runs on the pipeline's own thread.
-const PARALLEL_ROWS: usize = 4096;
 
 /// Finds the session of each row.
 pub(crate) struct SessionOperator {
     layout: Layout,
     shards: Vec<Shard>,
     stats: OperatorStats,
-}
-
-/// The state as of a freeze.
-struct FrozenSessions {
-    shards: Vec<FrozenArrangement>,
 }
 
 impl SessionOperator {
@@ -86,13 +77,7 @@ impl SessionOperator {
         let (layout, shards) = (&self.layout, self.shards.len());
         let prepare = |delta: &Delta| Prepared::of(layout, delta, input.closed_to, shards);
         let rows: usize = input.deltas.iter().map(Delta::num_rows).sum();
-        let prepared: Vec<_> = if rows > PARALLEL_ROWS && input.deltas.len() > 1 && shards > 1 {
-            context
-                .shards
-                .install(|| input.deltas.par_iter().map(prepare).collect::<Result<_, _>>())?
-        } else {
-            input.deltas.iter().map(prepare).collect::<Result<_, _>>()?
-        };
+        let prepared = context.for_each_delta(input.deltas, rows, shards, prepare)?;
         self.stats.rows_in += rows as u64;
         let late: usize = prepared.iter().map(|own| own.late).sum();
         self.stats.late_rows += late as u64;
@@ -113,15 +98,10 @@ impl SessionOperator {
         watermark: Option<i64>,
     ) -> Result<Vec<ShardOutput>, EngineError> {
         let layout = &self.layout;
-        let rows: usize = prepared.iter().map(Prepared::num_rows).sum();
-        let step = |(number, shard): (usize, &mut Shard)| shard.step(layout, prepared, number, watermark);
-        if rows > PARALLEL_ROWS && self.shards.len() > 1 {
-            context
-                .shards
-                .install(|| self.shards.par_iter_mut().enumerate().map(step).collect())
-        } else {
-            self.shards.iter_mut().enumerate().map(step).collect()
-        }
+        let rows: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
+        context.for_each_shard(&mut self.shards, rows, |number, shard| {
+            shard.step(layout, prepared, number, watermark)
+        })
     }
 }
 
@@ -142,8 +122,8 @@ impl Operator for SessionOperator {
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
-        let shards: Vec<_> = self.shards.iter_mut().filter_map(Shard::freeze).collect();
-        (!shards.is_empty()).then(|| Box::new(FrozenSessions { shards }) as Box<dyn FrozenState>)
+        let shards = self.shards.iter_mut().map(Shard::arrangement).collect();
+        FrozenArrangements::freeze(shards, &mut Closed::default())
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {
@@ -161,18 +141,5 @@ impl Operator for SessionOperator {
             state_bytes: self.shards.iter().map(|shard| shard.state_bytes() as u64).sum(),
             ..self.stats
         }
-    }
-}
-
-impl FrozenState for FrozenSessions {
-    fn write(
-        self: Box<Self>,
-        address: StateAddress,
-        writer: &mut CheckpointWriter,
-    ) -> Result<(), EngineError> {
-        for shard in self.shards {
-            shard.write(address, writer);
-        }
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::input::{Layout, Prepared};
 use super::output::{Change, ShardOutput};
 use super::spans::{Span, Spans};
 use crate::engine::error::EngineError;
-use crate::engine::operators::state::arrangement::{Arrangement, FrozenArrangement, time_bytes, time_of};
+use crate::engine::operators::state::arrangement::{Arrangement, time_bytes, time_of};
 use crate::engine::operators::state::group_table::Probed;
 use crate::engine::operators::state::row_set::{Cell, RowSet};
 
@@ -71,7 +71,7 @@ impl Shard {
         watermark: Option<i64>,
     ) -> Result<ShardOutput, EngineError> {
         let mut output = ShardOutput::default();
-        let deltas = self.locate(prepared, number);
+        let deltas = self.locate(prepared, number)?;
         for own in deltas.chunk_by(|left, right| left.slot == right.slot) {
             self.change(layout, prepared, own, &mut output)?;
         }
@@ -82,11 +82,11 @@ impl Shard {
     }
 
     /// The rows of this shard, by key.
-    fn locate(&mut self, prepared: &[Prepared], number: usize) -> Vec<RowDelta> {
+    fn locate(&mut self, prepared: &[Prepared], number: usize) -> Result<Vec<RowDelta>, EngineError> {
         let mut all = Vec::new();
         for (batch, own) in (0u32..).zip(prepared) {
-            let rows = &own.shards[number];
-            self.rows.find(&own.keys, rows, &mut self.probed);
+            let rows = &own.rows.shards[number];
+            self.rows.find(&own.rows.keys, rows, &mut self.probed)?;
             let found = rows.iter().zip(&self.probed.slots);
             all.extend(found.map(|(row, slot)| RowDelta {
                 slot: *slot,
@@ -98,7 +98,7 @@ impl Shard {
         if let Some(last) = all.last() {
             self.grow(last.slot);
         }
-        all
+        Ok(all)
     }
 
     fn grow(&mut self, slot: u32) {
@@ -179,10 +179,10 @@ impl Shard {
             let own = &prepared[delta.batch as usize];
             if self.is_late(layout, slot, own.time(delta.row)) {
                 output.late += 1;
-                let first = || Arc::from(own.row(delta.row));
+                let first = || Arc::from(own.rows.row(delta.row));
                 output.first_late.get_or_insert_with(first);
             } else {
-                net.push((own.row(delta.row), own.weight(delta.row)));
+                net.push((own.rows.row(delta.row), own.rows.weight(delta.row)));
             }
         }
         // In between a row may be taken away before it comes.
@@ -289,12 +289,7 @@ impl Shard {
         }
     }
 
-    /// What changed since the last freeze.
-    pub(super) fn freeze(&mut self) -> Option<FrozenArrangement> {
-        self.rows.freeze()
-    }
-
-    /// The rows, to be restored.
+    /// The rows, to be loaded, frozen and evicted.
     pub(super) fn arrangement(&mut self) -> &mut Arrangement {
         &mut self.rows
     }

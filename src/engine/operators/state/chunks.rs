@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::slots::SlotSet;
+use super::slots::{Kept, SlotSet};
 
 /// Slots in a chunk.
 pub(crate) const CHUNK_SLOTS: usize = 1 << CHUNK_BITS;
@@ -153,6 +153,25 @@ impl<T: Clone> Chunks<T> {
             .map(|(at, chunk)| slots.any_in(at * CHUNK_SLOTS, CHUNK_SLOTS).then(|| chunk.share()))
             .collect();
         FrozenChunks { chunks }
+    }
+
+    /// Keeps the values of the slots that stay, under their new numbers; what is behind is given back as it goes.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        let mut old = std::mem::take(&mut self.chunks);
+        self.chunks.reserve_exact(kept.len().div_ceil(CHUNK_SLOTS));
+        let mut passed = 0;
+        for slots in kept.slots().chunks(CHUNK_SLOTS) {
+            let first = chunk_of(slots[0]);
+            old[passed..first].fill(Chunk::Owned(Vec::new()));
+            passed = first;
+            let mut values = Vec::with_capacity(slots.len());
+            values.extend(
+                slots
+                    .iter()
+                    .map(|slot| old[chunk_of(*slot)].as_slice()[offset_of(*slot)].clone()),
+            );
+            self.chunks.push(Chunk::Owned(values));
+        }
     }
 
     /// Bytes of memory, without what the values point to.

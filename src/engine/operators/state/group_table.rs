@@ -14,7 +14,7 @@ use super::chunks::{Chunks, FrozenChunks};
 use super::hash;
 use super::key::{self, BatchKeys, KeyBatch, KeyForm, KeyLayout};
 use super::key_bytes::{ByteKeys, FrozenByteKeys};
-use super::slots::SlotSet;
+use super::slots::{Kept, SlotSet};
 use crate::engine::error::EngineError;
 
 /// Keys and their slots.
@@ -217,12 +217,7 @@ impl GroupTable {
             if self.null_slot == Some(*slot) {
                 self.null_slot = None;
             } else {
-                let hash = by_form!(
-                    &self.keys, Keys,
-                    single: unreachable!("the only key stays"),
-                    words: |keys| key::hash_key(keys.words.get(*slot), *keys.nulls.get(*slot)),
-                    bytes: |keys| hash::bytes(keys.get(*slot))
-                );
+                let hash = self.hash(*slot).expect("the only key stays");
                 let entry = self.index.find_entry(hash, |entry| entry.slot == *slot);
                 entry.expect("a slot in use has an entry").remove();
             }
@@ -246,6 +241,52 @@ impl GroupTable {
         if let Keys::Bytes(keys) = &mut self.keys {
             keys.compact();
         }
+    }
+
+    /// Keeps the keys of the slots that stay, under their new numbers, and gives the memory of the others back.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        self.null_slot = self.null_slot.and_then(|slot| kept.number(slot));
+        self.index = HashTable::new();
+        by_form!(
+            &mut self.keys, Keys,
+            single: (),
+            words: |keys| {
+                keys.words.keep(kept);
+                keys.nulls.keep(kept);
+            },
+            bytes: |keys| keys.keep(kept)
+        );
+        let end = u32::try_from(kept.len()).expect("there were more slots before");
+        self.slots = SlotNumbers {
+            end,
+            ..SlotNumbers::default()
+        };
+        self.index.reserve(kept.len(), Entry::hash);
+        for slot in (0..end).filter(|slot| self.null_slot != Some(*slot)) {
+            let Some(hash) = self.hash(slot) else { break };
+            self.index
+                .insert_unique(hash, Entry::new(hash, slot), Entry::hash);
+        }
+    }
+
+    /// Appends the key of a slot as it is stored.
+    pub(crate) fn encode(&self, slot: u32, out: &mut Vec<u8>) {
+        by_form!(
+            &self.keys, Keys,
+            single: (),
+            words: |keys| key::encode_words(keys.words.get(slot), *keys.nulls.get(slot), out),
+            bytes: |keys| out.extend_from_slice(keys.get(slot))
+        );
+    }
+
+    /// The hash of a slot's key; `None` if there is one key only.
+    fn hash(&self, slot: u32) -> Option<u64> {
+        by_form!(
+            &self.keys, Keys,
+            single: None,
+            words: |keys| Some(key::hash_key(keys.words.get(slot), *keys.nulls.get(slot))),
+            bytes: |keys| Some(hash::bytes(keys.get(slot)))
+        )
     }
 
     /// The first column of a slot's key, if it is held in 64 bits and not null.
@@ -482,5 +523,65 @@ mod tests {
         table.reuse_retired();
         assert_eq!(slots(&mut table, &batch(&layout, &[(3, None)]), 1), own);
         assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn keys_that_stay_are_found_under_their_new_numbers() {
+        let layouts = [
+            KeyLayout::new([DataType::Int64, DataType::Int64]).unwrap(),
+            KeyLayout::new([DataType::Utf8, DataType::Int64]).unwrap(),
+        ];
+        for layout in layouts {
+            let rows: Vec<(i64, Option<i64>)> = (0..9_000)
+                .map(|row| (row % 3_000, (row % 7 != 0).then_some(row)))
+                .collect();
+            let batch = match layout.form() {
+                KeyForm::Bytes => {
+                    let text = rows.iter().map(|row| Some(row.0.to_string()));
+                    let first: ArrayRef = Arc::new(text.collect::<arrow::array::StringArray>());
+                    let second: ArrayRef = Arc::new(rows.iter().map(|row| row.1).collect::<Int64Array>());
+                    layout.batch(&[first, second]).unwrap()
+                }
+                _ => batch(&layout, &rows),
+            };
+            let mut table = GroupTable::new(&layout);
+            let before = slots(&mut table, &batch, 9_000);
+            let bytes = table.bytes();
+            let stay: Vec<u32> = (0..table.slots_end() as u32)
+                .filter(|slot| slot % 10 == 3)
+                .collect();
+            let kept = Kept::new(stay, table.slots_end());
+            table.keep(&kept);
+            assert_eq!((table.len(), table.slots_end()), (kept.len(), kept.len()));
+            assert!(
+                table.bytes() < bytes / 4,
+                "{} of {bytes} bytes are left",
+                table.bytes()
+            );
+            let after = slots(&mut table, &batch, 9_000);
+            for (old, new) in before.iter().zip(&after) {
+                match kept.number(*old) {
+                    Some(number) => assert_eq!(*new, number),
+                    None => assert!(*new as usize >= kept.len(), "the others are new"),
+                }
+            }
+            assert_eq!(
+                table.len(),
+                before.iter().max().map_or(0, |last| *last as usize + 1)
+            );
+        }
+    }
+
+    #[test]
+    fn the_key_that_is_one_null_stays_too() {
+        let layout = KeyLayout::new([DataType::Int64]).unwrap();
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), None, Some(5)]));
+        let batch = layout.batch(&[column]).unwrap();
+        let mut table = GroupTable::new(&layout);
+        assert_eq!(slots(&mut table, &batch, 3), [0, 1, 2]);
+        table.keep(&Kept::new(vec![1, 2], 3));
+        assert_eq!(slots(&mut table, &batch, 3), [2, 0, 1]);
+        table.keep(&Kept::new(vec![1], 3));
+        assert_eq!(slots(&mut table, &batch, 3), [1, 2, 0]);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::chunks::{Chunk, Chunks, FrozenChunks};
-use super::slots::SlotSet;
+use super::slots::{Kept, SlotSet};
 
 /// A block takes no further key beyond this size.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -91,6 +91,14 @@ impl ByteKeys {
         }
         compacted.live_bytes = self.live_bytes;
         *self = compacted;
+    }
+
+    /// Keeps the keys of the slots that stay, under their new numbers.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        let old = std::mem::take(self);
+        for (slot, number) in kept.slots().iter().zip(0u32..) {
+            self.put(number, old.get(*slot));
+        }
     }
 
     /// The keys of `slots`, shared with the caller.

@@ -3,8 +3,11 @@
 
 pub(crate) mod arrangement;
 pub(crate) mod chunks;
+pub(crate) mod encoded;
+pub(crate) mod evicted;
 pub(crate) mod group_table;
 pub(crate) mod hash;
+pub(crate) mod idle;
 pub(crate) mod key;
 pub(crate) mod key_bytes;
 pub(crate) mod multiset;

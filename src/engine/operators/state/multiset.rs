@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::slots::Kept;
+
 /// A value that is kept in state, in one of the three forms of [`super::values::Form`].
 pub(crate) trait StateValue:
     Clone + Ord + Hash + Borrow<Self::Raw> + Send + Sync + std::fmt::Debug + 'static
@@ -175,6 +177,29 @@ impl<V: StateValue, C: Counts<V>> Multiset<V, C> {
         self.entries += 1;
         self.heap_bytes += value.heap_bytes();
         self.slots[slot as usize].insert(value, count);
+    }
+
+    /// Keeps the values of the slots that stay, under their new numbers.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        let old = &mut self.slots;
+        let slots = kept.slots().iter();
+        let slots = slots.map(|slot| {
+            old.get_mut(*slot as usize)
+                .map(std::mem::take)
+                .unwrap_or_default()
+        });
+        let slots: Vec<C> = slots.collect();
+        let gone = std::mem::replace(&mut self.slots, slots);
+        self.entries -= gone.iter().map(Counts::len).sum::<usize>();
+        self.heap_bytes -= gone.iter().map(Counts::heap_bytes).sum::<usize>();
+        self.changes.retain_mut(|change| match kept.number(change.slot) {
+            Some(number) => {
+                change.slot = number;
+                true
+            }
+            None => false,
+        });
+        self.changes.shrink_to_fit();
     }
 
     /// Takes the changes since the last call; of several for one value the last one counts.

@@ -1,9 +1,53 @@
-//! [`SlotSet`]: a set of slots as a bitmap.
+//! [`SlotSet`]: a set of slots as a bitmap; and [`Kept`]: the slots that stay when others are evicted.
 
 /// A set of slots.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SlotSet {
     words: Vec<u64>,
+}
+
+/// Slots that stay. They get new numbers: from 0 on, in their order.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    slots: Vec<u32>,
+    /// The new number of each slot, [`GONE`] for those that do not stay.
+    numbers: Vec<u32>,
+}
+
+/// The number of a slot that does not stay.
+const GONE: u32 = u32::MAX;
+
+impl Kept {
+    /// Of the slots below `end`, those of `slots`, which ascend.
+    pub(crate) fn new(slots: Vec<u32>, end: usize) -> Self {
+        let mut numbers = vec![GONE; end];
+        for (slot, number) in slots.iter().zip(0u32..) {
+            numbers[*slot as usize] = number;
+        }
+        Self { slots, numbers }
+    }
+
+    /// The slots as they were numbered before, ascending.
+    pub(crate) fn slots(&self) -> &[u32] {
+        &self.slots
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The new number of a slot, if it stays.
+    pub(crate) fn number(&self, slot: u32) -> Option<u32> {
+        let number = self.numbers.get(slot as usize).copied();
+        number.filter(|number| *number != GONE)
+    }
+
+    /// Brings a list of slots to the new numbers, without those that do not stay.
+    pub(crate) fn renumber(&self, slots: &mut Vec<u32>) {
+        let numbers = slots.iter().filter_map(|slot| self.number(*slot));
+        *slots = numbers.collect();
+    }
 }
 
 impl SlotSet {
@@ -82,6 +126,26 @@ impl SlotSet {
                 })
             })
         })
+    }
+
+    /// Adds all slots of another set.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        self.grow(other.words.len() * 64);
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// Keeps the slots that stay, under their new numbers.
+    pub(crate) fn keep(&mut self, kept: &Kept) {
+        let mut renumbered = Self::default();
+        renumbered.grow(kept.len());
+        for (slot, number) in kept.slots.iter().zip(0u32..) {
+            if self.contains(*slot) {
+                renumbered.insert(number);
+            }
+        }
+        *self = renumbered;
     }
 
     /// Takes all slots out.

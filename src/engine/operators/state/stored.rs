@@ -1,6 +1,6 @@
 //! [`StoredRows`]: state as a checkpoint left it, read back in batches.
 
-use highwater_storage::{Family, Snapshot, StorageError, TableId, layout as places, prefix_end};
+use highwater_storage::{Family, Snapshot, StateTable, StorageError, TableId, layout as places, prefix_end};
 
 use super::group_table::Probed;
 use super::hash;
@@ -34,7 +34,7 @@ pub(crate) struct Located {
     pub(crate) is_new: bool,
 }
 
-/// Gives all rows of a table to `take`, some at a time, in ascending order.
+/// Gives all rows of a table to `take`, some at a time, in ascending order, until it answers `false`. Whether it never did.
 ///
 /// # Errors
 /// Those of `take`, and a store that cannot be read.
@@ -42,27 +42,47 @@ pub(crate) fn for_each_batch(
     address: StateAddress,
     table: TableId,
     snapshot: &dyn Snapshot,
-    take: &mut dyn FnMut(&StoredRows) -> Result<(), EngineError>,
-) -> Result<(), EngineError> {
-    let from = places::state_prefix(address.table(table));
-    let to = prefix_end(&from);
+    take: &mut dyn FnMut(&StoredRows) -> Result<bool, EngineError>,
+) -> Result<bool, EngineError> {
+    for_each_batch_in(address.table(table), None, snapshot, take)
+}
+
+/// The same for the keys of a range.
+///
+/// # Errors
+/// Those of `take`, and a store that cannot be read.
+pub(crate) fn for_each_batch_in(
+    table: StateTable,
+    range: Option<(&[u8], &[u8])>,
+    snapshot: &dyn Snapshot,
+    take: &mut dyn FnMut(&StoredRows) -> Result<bool, EngineError>,
+) -> Result<bool, EngineError> {
+    let prefix = places::state_prefix(table);
+    let (from, to) = match range {
+        Some((from, to)) => (
+            [prefix.as_slice(), from].concat(),
+            Some([prefix.as_slice(), to].concat()),
+        ),
+        None => (prefix.to_vec(), prefix_end(&prefix)),
+    };
     let mut rows = StoredRows::default();
-    let mut failed = None;
+    let mut ended = None;
     snapshot.for_each(Family::State, &from, to.as_deref(), &mut |key, value| {
-        rows.push(&key[from.len()..], value);
+        rows.push(&key[prefix.len()..], value);
         if rows.len() == BATCH_ROWS {
-            if let Err(error) = take(&rows) {
-                failed = Some(error);
+            let goes_on = take(&rows);
+            if !matches!(goes_on, Ok(true)) {
+                ended = Some(goes_on);
                 return Ok(false);
             }
             rows.clear();
         }
         Ok::<bool, StorageError>(true)
     })?;
-    match failed {
-        Some(error) => Err(error),
+    match ended {
+        Some(ended) => ended,
         None if rows.len() > 0 => take(&rows),
-        None => Ok(()),
+        None => Ok(true),
     }
 }
 

@@ -23,6 +23,8 @@ enum Event {
     Step(i64),
     Freeze,
     Write,
+    /// A part of what is clean is evicted, where anything may be.
+    Evict(f64),
     Restart,
 }
 
@@ -126,6 +128,7 @@ fn case() -> impl Strategy<Value = Case> {
         6 => (0..15i64).prop_map(Event::Step),
         2 => Just(Event::Freeze),
         1 => Just(Event::Write),
+        3 => prop::sample::select(vec![0.3, 1.0, 1.0]).prop_map(Event::Evict),
         2 => Just(Event::Restart),
     ];
     let flags = (any::<bool>(), any::<bool>(), 1..4usize);
@@ -200,7 +203,8 @@ impl Feed {
     }
 }
 
-fn run(case: &Case) {
+/// Runs a case with eviction, or without: how much state is left in the store.
+fn run(case: &Case, evicts: bool) -> u64 {
     let Case {
         aggregate,
         append_only,
@@ -208,6 +212,9 @@ fn run(case: &Case) {
         events,
     } = case;
     let mut world = World::new(aggregate.clone(), *append_only, *shards);
+    if evicts {
+        world.attach(ROOM);
+    }
     let mut feed = Feed {
         append_only: *append_only,
         closing: aggregate.closing.map(|closing| (closing.group, closing.add_us)),
@@ -218,7 +225,7 @@ fn run(case: &Case) {
         accepted: Vec::new(),
         late: 0,
     };
-    let mut late = 0;
+    let (mut late, mut is_cold) = (0, false);
     for event in events
         .iter()
         .chain([&Event::Step(0), &Event::Restart, &Event::Step(7)])
@@ -239,12 +246,24 @@ fn run(case: &Case) {
             Event::Write => world.write(),
             Event::Restart => {
                 late += world.operator().stats().late_rows;
-                world.restart().unwrap();
+                if evicts {
+                    // Every other time nothing is loaded.
+                    is_cold = !is_cold;
+                    world.restart_with(if is_cold { 0 } else { ROOM }).unwrap();
+                } else {
+                    world.restart().unwrap();
+                }
             }
+            Event::Evict(part) => world.evict(*part),
         }
     }
     assert_eq!(late + world.operator().stats().late_rows, feed.late);
+    world.restart_with(ROOM).unwrap();
+    world.operator().stats().state_rows
 }
+
+/// More than any case takes.
+const ROOM: usize = 1 << 40;
 
 /// The sum of the outputs is the answer.
 fn check(case: &Case, feed: &Feed, world: &World) {
@@ -271,6 +290,7 @@ proptest! {
 
     #[test]
     fn the_sum_of_the_outputs_is_the_answer_of_the_model(case in case()) {
-        run(&case);
+        let rows = run(&case, false);
+        prop_assert_eq!(run(&case, true), rows, "the store has the same with and without eviction");
     }
 }

@@ -18,7 +18,9 @@ use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, Object
 use super::model::{BIGINT, COLUMNS, DECIMAL, FLAG, FLOAT, INTEGER, Row, TEXT, Value, WINDOW};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::memory::MemoryBudget;
 use crate::engine::operators::aggregate::AggregateOperator;
+use crate::engine::operators::state::evicted::StateHome;
 use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext};
 
 const ADDRESS: StateAddress = StateAddress {
@@ -33,7 +35,9 @@ pub(super) struct World {
     shards: usize,
     operator: AggregateOperator,
     pool: Arc<rayon::ThreadPool>,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
+    /// Whether state is evicted; then a freeze is written before the next one, as pipelines do it.
+    evicts: bool,
     epoch: u64,
     /// Freezes that are not written yet.
     pending: Vec<Box<dyn FrozenState>>,
@@ -51,7 +55,8 @@ impl World {
             append_only,
             shards,
             pool: Arc::new(pool),
-            store: MemoryStore::new(),
+            store: Arc::new(MemoryStore::new()),
+            evicts: false,
             epoch: 0,
             pending: Vec::new(),
             watermark: None,
@@ -111,8 +116,29 @@ impl World {
         self.watermark = watermark;
     }
 
+    /// Lets state be evicted from now on.
+    pub(super) fn attach(&mut self, room: usize) {
+        let store: Arc<dyn Store> = self.store.clone();
+        let memory = Arc::new(MemoryBudget::new(room));
+        self.evicts = true;
+        self.operator
+            .attach(&Arc::new(StateHome::new(store, ADDRESS, memory)));
+    }
+
+    /// Evicts a part of what is clean, when all that was frozen is written.
+    pub(super) fn evict(&mut self, part: f64) {
+        if self.evicts {
+            self.write();
+            let goal = self.operator.evictable_bytes() as f64 * part;
+            self.operator.evict(goal as usize);
+        }
+    }
+
     /// Freezes; the checkpoint thread has not come to writing it yet.
     pub(super) fn freeze(&mut self) {
+        if self.evicts {
+            self.write();
+        }
         self.pending.extend(self.operator.freeze());
     }
 
@@ -124,6 +150,19 @@ impl World {
             frozen.write(ADDRESS, &mut writer).unwrap();
         }
         self.store.commit(writer.finish(), Durability::Sync).unwrap();
+    }
+
+    /// Goes on with an operator that knows only what the store has, in another number of shards. Of evicted state no more than
+    /// `room` bytes are loaded.
+    pub(super) fn restart_with(&mut self, room: usize) -> Result<(), EngineError> {
+        self.freeze();
+        self.write();
+        self.shards = self.shards % 3 + 1;
+        self.operator = operator(&self.aggregate, self.append_only, self.shards).unwrap();
+        self.attach(room);
+        self.operator.restore(ADDRESS, &*self.store.snapshot())?;
+        assert!(self.operator.freeze().is_none(), "nothing changed since");
+        Ok(())
     }
 
     /// Goes on with an operator that knows only what the store has, in another number of shards.

@@ -59,6 +59,11 @@ fn run(shape: &Shape, append_only: bool, seed: u64) {
     let mut rows: [Vec<Row>; 2] = [Vec::new(), Vec::new()];
     let mut watermarks: [Option<i64>; 2] = [None; 2];
     let mut late = 0;
+    // Every other history evicts; then a freeze is written before the next one, as pipelines do it.
+    let evicts = seed.is_multiple_of(2);
+    if evicts {
+        world.attach(ROOM);
+    }
     for _ in 0..40 {
         let closed = world.closed_through();
         let is_late = |row: &Row| closed.is_some_and(|closed| row.window <= closed);
@@ -101,17 +106,36 @@ fn run(shape: &Shape, append_only: bool, seed: u64) {
         world.step([&deltas[0], &deltas[1]], watermarks).unwrap();
         let expected = shape.answer(&rows[0], &rows[1]);
         assert_eq!(world.output, expected, "seed {seed} of {shape:?}");
-        match random.below(6) {
-            0 => world.freeze(),
-            1 => world.write(),
-            2 => world.restart(1 + random.below(3) as usize),
-            _ => {}
-        }
+        between_steps(&mut random, &mut world, evicts);
     }
     if !shape.closes && shape.within.is_none() {
         assert_eq!(late, 0);
     }
 }
+
+/// What may happen between two steps.
+fn between_steps(random: &mut Random, world: &mut World, evicts: bool) {
+    match random.below(if evicts { 9 } else { 6 }) {
+        0 if evicts => {
+            world.write();
+            world.freeze();
+        }
+        0 => world.freeze(),
+        1 => world.write(),
+        2 if evicts => {
+            // Sometimes nothing is loaded.
+            let room = if random.below(2) == 0 { 0 } else { ROOM };
+            world.restart_with(1 + random.below(3) as usize, room);
+        }
+        6 | 7 => world.evict(1.0),
+        8 => world.evict(0.4),
+        2 => world.restart(1 + random.below(3) as usize),
+        _ => {}
+    }
+}
+
+/// More than any history takes.
+const ROOM: usize = 1 << 40;
 
 fn run_all(append_only: bool, kinds: &[JoinKind]) {
     let keys: [(&[usize], bool); 5] = [

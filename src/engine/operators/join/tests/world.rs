@@ -15,7 +15,9 @@ use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, Object
 use super::model::{NUMBER, Row, Shape, WIDTH, WINDOW};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::memory::MemoryBudget;
 use crate::engine::operators::join::JoinOperator;
+use crate::engine::operators::state::evicted::StateHome;
 use crate::engine::operators::{FrozenState, Input, Operator, StateAddress, StepContext};
 
 const ADDRESS: StateAddress = StateAddress {
@@ -32,7 +34,7 @@ pub(super) struct World {
     append_only: bool,
     operator: JoinOperator,
     pool: Arc<rayon::ThreadPool>,
-    store: MemoryStore,
+    store: Arc<MemoryStore>,
     epoch: u64,
     pending: Vec<Box<dyn FrozenState>>,
     /// Of each input (seconds).
@@ -48,7 +50,7 @@ impl World {
             shape,
             append_only,
             pool: Arc::new(pool),
-            store: MemoryStore::new(),
+            store: Arc::new(MemoryStore::new()),
             epoch: 0,
             pending: Vec::new(),
             watermarks: [None; 2],
@@ -105,6 +107,32 @@ impl World {
             frozen.write(ADDRESS, &mut writer).unwrap();
         }
         self.store.commit(writer.finish(), Durability::Sync).unwrap();
+    }
+
+    /// Lets state be evicted from now on; a restart loads no more than `room` bytes.
+    pub(super) fn attach(&mut self, room: usize) {
+        let store: Arc<dyn Store> = self.store.clone();
+        let memory = Arc::new(MemoryBudget::new(room));
+        self.operator
+            .attach(&Arc::new(StateHome::new(store, ADDRESS, memory)));
+    }
+
+    /// Evicts a part of what is clean, when all that was frozen is written.
+    pub(super) fn evict(&mut self, part: f64) {
+        self.write();
+        let goal = self.operator.evictable_bytes() as f64 * part;
+        self.operator.evict(goal as usize);
+    }
+
+    /// Goes on with an operator that knows only what the store has and loads no more than `room` bytes of it.
+    pub(super) fn restart_with(&mut self, shards: usize, room: usize) {
+        self.write();
+        self.freeze();
+        self.write();
+        self.operator = operator(&self.shape, self.append_only, shards);
+        self.attach(room);
+        self.operator.restore(ADDRESS, &*self.store.snapshot()).unwrap();
+        assert!(self.operator.freeze().is_none(), "nothing changed since");
     }
 
     /// Goes on with an operator that knows only what the store has.

@@ -10,29 +10,29 @@
 //! window column, keys of closed windows are let go together, and deleted in the store as one range. Where rows start with a
 //! time, those up to some time are let go one by one.
 
+mod evict;
+mod frozen;
+mod relation;
+mod restore;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use highwater_storage::{CheckpointWriter, KeyWriter, Snapshot, TableId};
+use highwater_storage::TableId;
 
-use super::group_table::{FrozenKeys, GroupTable, Probed};
+pub(crate) use self::evict::evict;
+use self::frozen::FrozenArrangement;
+pub(crate) use self::frozen::{Closed, FrozenArrangements};
+use self::relation::Relation;
+pub(crate) use self::restore::{read_closing, restore};
+use super::evicted::Evicted;
+use super::group_table::{GroupTable, Probed};
 use super::key::{KeyBatch, KeyForm, KeyLayout};
-use super::row_set::{Cell, RowSet, row_bytes};
+use super::row_set::{Cell, RowSet};
 use super::slots::SlotSet;
-use super::sorted::{Sorted, Target};
-use super::stored::{self, StoredRows, VALUE_VERSION, for_each_batch, versioned};
-use super::varint;
 use crate::engine::error::EngineError;
-use crate::engine::operators::StateAddress;
-
-/// When the changes of a relation grow beyond this, those that a later one replaces are dropped.
-const CHANGES_MIN: usize = 1 << 16;
-
-/// Times that agree but for so many bits (µs, about a second) are noted together.
-const SPAN_BITS: u32 = 20;
 
 /// Rows by key: one part of the keys, of all relations.
-#[derive(Debug)]
 pub(crate) struct Arrangement {
     table: GroupTable,
     relations: Vec<Relation>,
@@ -41,20 +41,7 @@ pub(crate) struct Arrangement {
     windows: Option<BTreeMap<i64, Vec<u32>>>,
     /// Whether there is one key only, which stays.
     is_single: bool,
-}
-
-/// The rows of one relation.
-#[derive(Debug, Default)]
-struct Relation {
-    slots: Vec<RowSet>,
-    /// Sum of the counts of each slot.
-    totals: Vec<i64>,
-    changes: Vec<RowChange>,
-    changes_max: usize,
-    rows: usize,
-    heap_bytes: usize,
-    /// Slots by time, where rows start with one: each slot that has, or had, a row of that span of time.
-    times: Option<BTreeMap<i64, Vec<u32>>>,
+    evicted: Evicted,
 }
 
 /// What is known of each slot.
@@ -66,36 +53,11 @@ struct Marks {
     dirty: SlotSet,
     /// Its window closed since the last freeze.
     closed: SlotSet,
-}
-
-/// A row that changed.
-#[derive(Debug, Clone)]
-struct RowChange {
-    slot: u32,
-    row: Arc<[u8]>,
-    cell: Cell,
-}
-
-/// What changed in an arrangement since the last freeze.
-#[derive(Debug)]
-pub(crate) struct FrozenArrangement {
-    keys: FrozenKeys,
-    closed: SlotSet,
-    changes: Vec<Vec<RowChange>>,
-}
-
-/// Keys that are gone because their windows closed: after the first window column, if any, and through the second.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClosedRange {
-    after: Option<i64>,
-    through: i64,
-}
-
-/// How far windows have closed, in memory and in the store.
-#[derive(Debug, Default)]
-pub(crate) struct Closed {
-    through: Option<i64>,
-    deleted_through: Option<i64>,
+    /// It lost its last row, and the checkpoint that deletes the row is not durable yet: until then the key stays, so that the
+    /// row is not read back.
+    emptied: SlotSet,
+    /// It changed since something was evicted last.
+    warm: SlotSet,
 }
 
 impl Arrangement {
@@ -107,6 +69,7 @@ impl Arrangement {
             marks: Marks::default(),
             windows: closes.then(BTreeMap::new),
             is_single: key.form() == KeyForm::Single,
+            evicted: Evicted::default(),
         }
     }
 
@@ -116,8 +79,24 @@ impl Arrangement {
         self
     }
 
-    /// Finds the slots of keys, with new ones where there are none yet.
-    pub(crate) fn find(&mut self, keys: &KeyBatch, rows: &[u32], probed: &mut Probed) {
+    /// Finds the slots of keys, with new ones where there are none yet. What was evicted of a key is read back.
+    ///
+    /// # Errors
+    /// State that cannot be read (INV-6).
+    pub(crate) fn find(
+        &mut self,
+        keys: &KeyBatch,
+        rows: &[u32],
+        probed: &mut Probed,
+    ) -> Result<(), EngineError> {
+        self.find_in_memory(keys, rows, probed);
+        if self.evicted.is_any() && !probed.created.is_empty() {
+            self.read_back(&probed.created)?;
+        }
+        Ok(())
+    }
+
+    fn find_in_memory(&mut self, keys: &KeyBatch, rows: &[u32], probed: &mut Probed) {
         probed.slots.clear();
         probed.created.clear();
         self.table.find_or_insert(keys, rows, probed);
@@ -177,6 +156,7 @@ impl Arrangement {
         let Some(windows) = &mut self.windows else {
             return;
         };
+        self.evicted.close(through);
         let mut closed = Vec::new();
         while let Some(first) = windows.first_entry().filter(|first| *first.key() <= through) {
             let (window, slots) = first.remove_entry();
@@ -185,6 +165,7 @@ impl Arrangement {
                 if self.marks.live.contains(slot) && self.table.first_word(slot) == Some(window) {
                     self.marks.live.remove(slot);
                     self.marks.dirty.remove(slot);
+                    self.marks.emptied.remove(slot);
                     self.marks.closed.insert(slot);
                     closed.push(slot);
                 }
@@ -214,16 +195,20 @@ impl Arrangement {
 
     /// Whether windows closed since the last freeze.
     pub(crate) fn has_closed(&self) -> bool {
-        !self.marks.closed.is_empty()
+        !self.marks.closed.is_empty() || self.evicted.has_closed()
     }
 
     /// What changed since the last freeze, but for closed windows.
     pub(crate) fn freeze(&mut self) -> Option<FrozenArrangement> {
         let closed = self.marks.closed.take();
+        self.evicted.forget_closed();
         let dirty = self.marks.dirty.take();
         let changes: Vec<_> = self.relations.iter_mut().map(Relation::take_changes).collect();
         let unchanged = closed.is_empty() && changes.iter().all(Vec::is_empty);
         let keys = (!unchanged).then(|| self.table.freeze(&dirty));
+        if self.is_evictable() {
+            self.marks.warm.add_all(&dirty);
+        }
         self.let_empty_go(&dirty);
         self.table.reuse_retired();
         Some(FrozenArrangement {
@@ -245,7 +230,14 @@ impl Arrangement {
 
     /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
-        let marks = [&self.marks.live, &self.marks.dirty, &self.marks.closed];
+        let marks = &self.marks;
+        let marks = [
+            &marks.live,
+            &marks.dirty,
+            &marks.closed,
+            &marks.emptied,
+            &marks.warm,
+        ];
         let windows = self.windows.iter().flat_map(|windows| windows.values());
         self.table.bytes()
             + self.relations.iter().map(Relation::bytes).sum::<usize>()
@@ -257,16 +249,27 @@ impl Arrangement {
         if self.is_single {
             return;
         }
-        let is_empty = |slot: &u32| {
-            self.relations
-                .iter()
-                .all(|own| own.slots[*slot as usize].is_empty())
-        };
-        let emptied: Vec<u32> = dirty.iter().filter(is_empty).collect();
-        for slot in &emptied {
+        let before = self.marks.emptied.take();
+        let durable = before.iter().filter(|slot| !dirty.contains(*slot));
+        let (mut gone, mut emptied): (Vec<u32>, Vec<u32>) = (durable.collect(), Vec::new());
+        emptied.extend(dirty.iter().filter(|slot| self.is_empty(*slot)));
+        gone.retain(|slot| self.is_empty(*slot));
+        if self.evicted.is_any() {
+            for slot in emptied {
+                self.marks.emptied.insert(slot);
+            }
+        } else {
+            gone.append(&mut emptied);
+        }
+        for slot in &gone {
             self.marks.live.remove(*slot);
         }
-        self.discard(&emptied);
+        self.discard(&gone);
+    }
+
+    fn is_empty(&self, slot: u32) -> bool {
+        let mut relations = self.relations.iter();
+        relations.all(|own| own.slots[slot as usize].is_empty())
     }
 
     /// Forgets keys. Their slots stay unused until the next freeze is over.
@@ -275,105 +278,6 @@ impl Arrangement {
         for relation in &mut self.relations {
             slots.iter().for_each(|slot| relation.clear(*slot));
         }
-    }
-}
-
-impl Relation {
-    fn new() -> Self {
-        Self {
-            changes_max: CHANGES_MIN,
-            ..Self::default()
-        }
-    }
-
-    fn grow(&mut self, slots: usize) {
-        if slots > self.slots.len() {
-            self.slots.resize_with(slots, RowSet::default);
-            self.totals.resize(slots, 0);
-        }
-    }
-
-    fn set(&mut self, slot: u32, row: &Arc<[u8]>, cell: Cell) -> Cell {
-        let before = self.put(slot, row, cell);
-        self.changes.push(RowChange {
-            slot,
-            row: Arc::clone(row),
-            cell,
-        });
-        if self.changes.len() >= self.changes_max {
-            keep_last(&mut self.changes);
-            self.changes_max = CHANGES_MIN.max(2 * self.changes.len());
-        }
-        before
-    }
-
-    fn put(&mut self, slot: u32, row: &Arc<[u8]>, cell: Cell) -> Cell {
-        let before = self.slots[slot as usize].set(row, cell);
-        self.totals[slot as usize] += cell.count - before.count;
-        match (before.count, cell.count) {
-            (0, 0) => {}
-            (0, _) => {
-                self.rows += 1;
-                self.heap_bytes += row_bytes(row);
-                self.note_time(slot, row);
-            }
-            (_, 0) => {
-                self.rows -= 1;
-                self.heap_bytes -= row_bytes(row);
-            }
-            _ => {}
-        }
-        before
-    }
-
-    fn note_time(&mut self, slot: u32, row: &[u8]) {
-        if let Some(times) = &mut self.times {
-            let slots = times.entry(time_of(row) >> SPAN_BITS).or_default();
-            if slots.last() != Some(&slot) {
-                slots.push(slot);
-            }
-        }
-    }
-
-    /// The slots with rows of spans of time that end at or before `through`, each once.
-    fn slots_of_times(&mut self, through: i64) -> Vec<u32> {
-        let mut slots = Vec::new();
-        let Some(times) = &mut self.times else {
-            return slots;
-        };
-        let span = |through: i64| through.saturating_add(1) >> SPAN_BITS;
-        while let Some(first) = times.first_entry().filter(|first| *first.key() < span(through)) {
-            slots.extend(first.remove());
-        }
-        slots.sort_unstable();
-        slots.dedup();
-        slots
-    }
-
-    /// Forgets the rows of a slot without a trace in the changes.
-    fn clear(&mut self, slot: u32) {
-        let rows = std::mem::take(&mut self.slots[slot as usize]);
-        self.totals[slot as usize] = 0;
-        self.rows -= rows.len();
-        self.heap_bytes -= rows.iter().map(|(row, _)| row_bytes(row)).sum::<usize>();
-    }
-
-    fn take_changes(&mut self) -> Vec<RowChange> {
-        self.changes_max = CHANGES_MIN;
-        std::mem::take(&mut self.changes)
-    }
-
-    /// Estimated: maps keep some room.
-    fn bytes(&self) -> usize {
-        let slot = size_of::<RowSet>() + size_of::<i64>();
-        // Keys of more than one row hold them outside of their slot.
-        let beside = self.rows.saturating_sub(self.slots.len()) * (size_of::<RowChange>() * 3 / 2);
-        let times = self.times.iter().flat_map(|times| times.values());
-        self.slots.capacity() * slot
-            + times.map(|slots| slots.capacity() * 4 + 32).sum::<usize>()
-            + beside
-            + self.heap_bytes
-            + self.changes.capacity() * size_of::<RowChange>()
     }
 }
 
@@ -402,131 +306,6 @@ pub(crate) fn row_behind_time(row: &[u8]) -> Result<&[u8], EngineError> {
         .ok_or_else(|| EngineError::recovery("a row with a time in operator state cannot be read"))
 }
 
-/// Sorts changes by slot and row and keeps the last one of each.
-fn keep_last(changes: &mut Vec<RowChange>) {
-    changes.reverse();
-    changes.sort_by(|left, right| (left.slot, &left.row).cmp(&(right.slot, &right.row)));
-    changes.dedup_by(|later, first| later.slot == first.slot && later.row == first.row);
-}
-
-impl FrozenArrangement {
-    /// Writes the changed rows of each relation to the table of its number.
-    pub(crate) fn write(mut self, address: StateAddress, writer: &mut CheckpointWriter) {
-        for (relation, changes) in self.changes.iter_mut().enumerate() {
-            changes.retain(|change| !self.closed.contains(change.slot));
-            keep_last(changes);
-            let mut sorted = Sorted::new(changes.len());
-            for change in changes.iter() {
-                sorted.push(change.cell, |out| {
-                    self.keys.encode(change.slot, out);
-                    out.extend_from_slice(&change.row);
-                });
-            }
-            let mut target = Target {
-                table: address.table(table_of(relation)),
-                writer,
-            };
-            let mut value = Vec::new();
-            sorted.for_each(|key, cell| {
-                if cell.count == 0 {
-                    target.delete(key);
-                    return;
-                }
-                value.clear();
-                value.push(VALUE_VERSION);
-                varint::put(&mut value, i128::from(cell.count));
-                if cell.note != 0 {
-                    varint::put(&mut value, i128::from(cell.note));
-                }
-                target.put(key, &value);
-            });
-        }
-    }
-}
-
-impl Closed {
-    /// Notes that windows up to `through` closed.
-    pub(crate) fn advance(&mut self, through: Option<i64>) {
-        self.through = self.through.max(through);
-    }
-
-    /// What is to be deleted in the store; called once per freeze, if any window closed since the last one.
-    pub(crate) fn take_range(&mut self) -> Option<ClosedRange> {
-        let through = self.through?;
-        Some(ClosedRange {
-            after: self.deleted_through.replace(through),
-            through,
-        })
-    }
-}
-
-impl ClosedRange {
-    /// Deletes the range in the tables of so many relations.
-    pub(crate) fn delete(self, relations: usize, address: StateAddress, writer: &mut CheckpointWriter) {
-        let (mut from, mut to) = (Vec::new(), Vec::new());
-        let after = self.after.map_or(i64::MIN, |after| after.saturating_add(1));
-        KeyWriter::new(&mut from).put_i64(after);
-        KeyWriter::new(&mut to).put_i64(self.through.saturating_add(1));
-        for relation in 0..relations {
-            writer.delete_state_range(address.table(table_of(relation)), &from, &to);
-        }
-    }
-}
-
-/// Loads all rows of `address` into `shards`, each of which is an arrangement of the same relations.
-///
-/// # Errors
-/// State that is not of this layout or cannot be read (INV-6).
-pub(crate) fn restore(
-    layout: &KeyLayout,
-    shards: &mut [&mut Arrangement],
-    address: StateAddress,
-    snapshot: &dyn Snapshot,
-) -> Result<(), EngineError> {
-    let relations = shards.first().map_or(0, |shard| shard.relations.len());
-    for relation in 0..relations {
-        for_each_batch(address, table_of(relation), snapshot, &mut |rows| {
-            restore_rows(layout, shards, relation, rows)
-        })?;
-    }
-    for shard in shards {
-        shard.marks.dirty.take();
-    }
-    Ok(())
-}
-
-fn restore_rows(
-    layout: &KeyLayout,
-    shards: &mut [&mut Arrangement],
-    relation: usize,
-    rows: &StoredRows,
-) -> Result<(), EngineError> {
-    let mut keys = Vec::with_capacity(rows.len());
-    for row in 0..rows.len() {
-        let key = rows.key(row);
-        keys.push(&key[..layout.key_len(key)?]);
-    }
-    let located = stored::locate(layout, &keys, shards.len(), |shard, batch, rows, probed| {
-        shards[shard].find(batch, rows, probed)
-    })?;
-    for (row, place) in located.into_iter().enumerate() {
-        let mut value = versioned(rows.value(row))?;
-        let count = varint::read_i64(&mut value)?;
-        let note = if value.is_empty() {
-            0
-        } else {
-            varint::read_i64(&mut value)?
-        };
-        if count <= 0 || !value.is_empty() {
-            return Err(EngineError::recovery("a row in operator state cannot be read"));
-        }
-        let bytes: Arc<[u8]> = Arc::from(&rows.key(row)[keys[row].len()..]);
-        let shard = &mut shards[place.shard];
-        shard.relations[relation].put(place.slot, &bytes, Cell { count, note });
-    }
-    Ok(())
-}
-
 fn table_of(relation: usize) -> TableId {
     TableId(u8::try_from(relation).expect("an operator arranges few relations"))
 }
@@ -535,9 +314,12 @@ fn table_of(relation: usize) -> TableId {
 mod tests {
     use arrow::array::{ArrayRef, Int64Array};
     use arrow::datatypes::DataType;
-    use highwater_storage::{Durability, Epoch, MemoryStore, ObjectId, OperatorId, Store};
+    use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, ObjectId, OperatorId, Store};
 
+    use super::frozen::ClosedRange;
+    use super::relation::CHANGES_MIN;
     use super::*;
+    use crate::engine::operators::StateAddress;
 
     const ADDRESS: StateAddress = StateAddress {
         object: ObjectId(3),
@@ -547,7 +329,9 @@ mod tests {
     fn slot(arrangement: &mut Arrangement, layout: &KeyLayout, key: i64) -> u32 {
         let column: ArrayRef = Arc::new(Int64Array::from(vec![key]));
         let mut probed = Probed::default();
-        arrangement.find(&layout.batch(&[column]).unwrap(), &[0], &mut probed);
+        arrangement
+            .find(&layout.batch(&[column]).unwrap(), &[0], &mut probed)
+            .unwrap();
         probed.slots[0]
     }
 

@@ -689,7 +689,8 @@ async fn a_view_equals_the_batch_answer_however_its_input_is_cut_and_restarted()
             "Top",
             "ASOF join",
         ] {
-            assert!(read_back.contains(kind), "no {kind} was evicted: {read_back:?}");
+            let is_there = read_back.iter().any(|own| own.starts_with(kind));
+            assert!(is_there, "no {kind} was read back: {read_back:?}");
         }
     }
 }

@@ -475,6 +475,18 @@ fn inlined(shape: &Shape) -> String {
     format!("{with}{}", shape.query)
 }
 
+/// The source, or a stored relation with its rows.
+async fn create_source(database: &Database, is_stored: bool) {
+    let sql = match is_stored {
+        true => {
+            let raw = SOURCE.replacen("SOURCE s", "SOURCE raw", 1);
+            format!("{raw}; CREATE MATERIALIZED VIEW s AS SELECT * FROM raw")
+        }
+        false => SOURCE.to_owned(),
+    };
+    database.execute(&sql).await.unwrap();
+}
+
 /// The views of a shape have its number, so that those of several shapes stand in one database.
 async fn create(database: &Database, number: usize, shape: &Shape) {
     let names = shape.before.iter().map(|(name, _)| *name);
@@ -518,18 +530,13 @@ async fn run(shapes: &[(usize, &'static Shape)], seed: u64) {
         builder.backfill_rows(few).open(dir.path())
     };
     let mut database = open().await.unwrap();
-    if !is_stored {
-        database.execute(SOURCE).await.unwrap();
-    }
     let rounds = 2 + random.below(5);
     // Not before each partition has a row: one that never had any is idle and holds no watermark back.
     let made_at = 1 + random.below(rounds - 1);
     let (mut all, mut clocks, mut pushed) = (Vec::new(), [0_i64; PARTITIONS as usize], 0);
     for round in 0..rounds {
-        if round == 1 && is_stored {
-            let stored = "CREATE MATERIALIZED VIEW s AS SELECT * FROM raw";
-            let raw = SOURCE.replacen("SOURCE s", "SOURCE raw", 1);
-            database.execute(&format!("{raw}; {stored}")).await.unwrap();
+        if round == u64::from(is_stored) {
+            create_source(&database, is_stored).await;
         }
         if round == made_at {
             for (number, shape) in shapes {

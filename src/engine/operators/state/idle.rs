@@ -86,6 +86,10 @@ impl Idle {
 
     /// When the next keys go, if nothing changes them (µs since the epoch).
     pub(crate) fn due_us(&self) -> Option<i64> {
+        if !self.has_started {
+            // It has yet to see which keys there are.
+            return Some(i64::MIN);
+        }
         self.spans.keys().next().map(|span| self.ends_at(*span))
     }
 
@@ -108,6 +112,8 @@ mod tests {
     #[test]
     fn a_key_goes_when_nothing_has_changed_it_for_the_time_to_live() {
         let mut idle = Idle::new(160);
+        assert_eq!(idle.due_us(), Some(i64::MIN));
+        idle.start([].into_iter(), 0);
         idle.touch([0, 1].into_iter(), 5);
         idle.touch([1, 2].into_iter(), 100);
         assert_eq!(idle.due_us(), Some(170));

@@ -12,9 +12,12 @@
 //! Both ways share `bind`: names, PostgreSQL's types and column names, window functions. So a view and a one-shot read of
 //! the same query have the same columns and the same answer.
 
+mod arrays;
 mod averages;
 mod batch;
 mod clauses;
+mod common_type;
+mod compared;
 mod context;
 mod depth;
 mod distinct_on;

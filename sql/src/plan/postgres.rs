@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 use crate::plan::functions::with_constant_digits;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{json, numbers, rewrite, similar, unlike};
+use crate::plan::{compared, json, literals, numbers, rewrite, similar, unlike};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -167,6 +167,14 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
 pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, schema| {
         let expr = json::typed(expr, schema)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        let expr = literals::nested_cast(expr.data, schema)?;
+        if expr.transformed {
+            return Ok(expr);
+        }
+        let expr = compared::by_key(expr.data, schema)?;
         if expr.transformed {
             return Ok(expr);
         }

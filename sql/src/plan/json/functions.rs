@@ -10,8 +10,9 @@ use datafusion::logical_expr::{
 
 use super::compute;
 use super::sets::LIST_SUFFIX;
-use super::values::list_of;
 use crate::jsonb;
+use crate::plan::functions::arrays::is_nested;
+use crate::plan::types::list_of;
 
 /// A function on documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -355,6 +356,9 @@ impl ScalarUDFImpl for Coalesce {
     fn return_type(&self, types: &[DataType]) -> PlanResult<DataType> {
         if types.iter().any(jsonb::is_jsonb) {
             return Ok(jsonb::data_type());
+        }
+        if let Some(nested) = types.iter().find(|data_type| is_nested(data_type)) {
+            return Ok(nested.clone());
         }
         let inner = Self::inner();
         // What is not NULL has one type after coercion, and DataFusion tells it of fields only.

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::parse::parse_query;
+use crate::plan::functions::arrays::own;
 use crate::plan::types::folded;
 use crate::{SqlError, SqlState};
 
@@ -64,36 +65,39 @@ struct Call<'a> {
     args: Vec<&'a Expr>,
     columns: Columns,
     alias: Option<&'a TableAlias>,
+    /// WITH ORDINALITY
+    is_numbered: bool,
 }
 
 fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
-    let (name, args, alias) = match factor {
+    let (name, args, alias, is_numbered) = match factor {
         TableFactor::Table {
             name,
             args: Some(args),
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (name, &args.args, alias),
+        } => (name, &args.args, alias, *with_ordinality),
         TableFactor::Function {
             name,
             args,
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (name, args, alias),
+        } => (name, args, alias, *with_ordinality),
         TableFactor::UNNEST {
             alias,
             array_exprs,
             with_offset: false,
             with_offset_alias: None,
-            with_ordinality: false,
+            with_ordinality,
         } => {
             return Some(Call {
                 name: "unnest".to_owned(),
                 args: array_exprs.iter().collect(),
                 columns: &[],
                 alias: alias.as_ref(),
+                is_numbered: *with_ordinality,
             });
         }
         _ => return None,
@@ -112,6 +116,7 @@ fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
         name,
         columns,
         alias: alias.as_ref(),
+        is_numbered,
     })
 }
 
@@ -146,20 +151,15 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         Some(alias) => alias.name.clone(),
         None => Ident::with_quote('"', &call.name),
     };
-    let mut items = Vec::new();
+    let mut lists: Vec<(Ident, Expr)> = Vec::new();
     if call.columns.is_empty() {
-        for arg in &call.args {
-            let expr = function("unnest", vec![(*arg).clone()], Span::empty());
-            items.push(SelectItem::ExprWithAlias {
-                expr,
-                alias: own_name.clone(),
-            });
-        }
-        // Columns of several arrays are told apart by the alias's list of columns.
-        for (place, item) in items.iter_mut().enumerate().skip(1) {
-            if let SelectItem::ExprWithAlias { alias, .. } = item {
-                *alias = Ident::with_quote('"', format!("{}_{}", own_name.value, place + 1));
-            }
+        for (place, arg) in call.args.iter().enumerate() {
+            // Columns of several arrays are told apart by the alias's list of columns.
+            let name = match place {
+                0 => own_name.clone(),
+                _ => Ident::with_quote('"', format!("{}_{}", own_name.value, place + 1)),
+            };
+            lists.push((name, elements(arg)));
         }
     }
     for (name, list) in call.columns {
@@ -168,15 +168,23 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         if let Expr::Function(inner) = &mut inner {
             inner.name = list_name(list, Span::empty());
         }
-        let alias = match name.is_empty() {
+        let name = match name.is_empty() {
             true => own_name.clone(),
             false => Ident::with_quote('"', *name),
         };
-        items.push(SelectItem::ExprWithAlias {
-            expr: function("unnest", vec![inner], Span::empty()),
-            alias,
-        });
+        lists.push((name, inner));
     }
+    if call.is_numbered {
+        let all = lists.iter().map(|(_, list)| list.clone()).collect();
+        lists.push((
+            Ident::new("ordinality"),
+            function(own::ORDINALS, all, Span::empty()),
+        ));
+    }
+    let items = lists.into_iter().map(|(alias, list)| SelectItem::ExprWithAlias {
+        expr: function("unnest", vec![list], Span::empty()),
+        alias,
+    });
     let alias = call.alias.cloned().unwrap_or(TableAlias {
         explicit: true,
         name: own_name,
@@ -185,7 +193,7 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
     });
     let mut subquery = parse_query("SELECT 1")?;
     match subquery.body.as_mut() {
-        SetExpr::Select(select) => select.projection = items,
+        SetExpr::Select(select) => select.projection = items.collect(),
         _ => {
             return Err(SqlError::new(
                 SqlState::InternalError,
@@ -200,6 +208,15 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         sample: None,
     };
     Ok(())
+}
+
+/// The list whose elements `unnest(arg)` gives.
+fn elements(arg: &Expr) -> Expr {
+    match arg {
+        // It is one of ours already.
+        Expr::Function(inner) if inner.name.to_string().contains(' ') => arg.clone(),
+        other => function(own::ELEMENTS, vec![other.clone()], Span::empty()),
+    }
 }
 
 /// Writes a call in the select list as `unnest()` of a list.

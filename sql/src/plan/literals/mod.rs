@@ -11,6 +11,8 @@ mod bytea;
 mod casts;
 mod datetime;
 mod interval;
+mod nested;
+mod nested_text;
 
 use std::ops::ControlFlow;
 
@@ -24,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
+pub(crate) use self::nested::{constant as nested_constant, converts, nested_cast};
 use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
@@ -248,12 +251,12 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
         // A type that is not there is refused when it is planned.
         return Ok(());
     };
-    if let Some(checked) = casts::check(text, &wanted) {
+    if let Some(checked) = casts::check(text, &wanted).or_else(|| nested::check(text, &wanted)) {
         return checked.map_err(|error| at(error, value));
     }
     let checked = match &wanted {
         wanted if jsonb::is_jsonb(wanted) => jsonb::normalized(text).map(drop),
-        DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
+        DataType::Utf8 => Ok(()),
         _ => ScalarValue::from(text)
             .cast_to(&wanted)
             .map(drop)

@@ -3,11 +3,11 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::script::is_word;
 
@@ -88,6 +88,28 @@ impl Dialect for HighwaterDialect {
                 None
             }
         }
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let is_negated = keyword_at(parser, 0) == Keyword::NOT;
+        let between = usize::from(is_negated);
+        if keyword_at(parser, between) != Keyword::BETWEEN {
+            return None;
+        }
+        let is_symmetric = match keyword_at(parser, between + 1) {
+            Keyword::SYMMETRIC => true,
+            Keyword::ASYMMETRIC => false,
+            _ => return None,
+        };
+        for _ in 0..between + 2 {
+            parser.advance_token();
+        }
+        Some(self.between(parser, expr, is_negated, is_symmetric))
     }
 
     /// For `FOR SYSTEM_TIME AS OF`.

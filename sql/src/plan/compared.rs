@@ -7,6 +7,7 @@ use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{Between, InList};
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, cast, not};
 
+use crate::jsonb;
 use crate::plan::functions::arrays::{compared, is_nested, key};
 use crate::plan::{common_type, json};
 
@@ -40,12 +41,38 @@ pub(crate) fn by_key(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
         Expr::InList(InList { expr, list, negated }) if is_nested(expr) || list.iter().any(is_nested) => {
             among(expr, list, *negated, schema).map(Transformed::yes)
         }
+        Expr::IsNull(row) => Ok(match of_each_field(row, Expr::is_null, schema) {
+            Some(condition) => Transformed::yes(condition),
+            None => Transformed::no(expr),
+        }),
+        Expr::IsNotNull(row) => Ok(match of_each_field(row, Expr::is_not_null, schema) {
+            Some(condition) => Transformed::yes(condition),
+            None => Transformed::no(expr),
+        }),
         Expr::Case(case) => Ok(match branches(case, schema) {
             Some(case) => Transformed::yes(Expr::Case(case)),
             None => Transformed::no(expr),
         }),
         _ => Ok(Transformed::no(expr)),
     }
+}
+
+/// A condition on all fields of a row; `None` for what is none. A row is NULL if all of its fields are.
+fn of_each_field(row: &Expr, condition: fn(Expr) -> Expr, schema: &DFSchema) -> Option<Expr> {
+    let data_type = row.get_type(schema).ok()?;
+    let DataType::Struct(fields) = &data_type else {
+        return None;
+    };
+    if jsonb::is_jsonb(&data_type) {
+        return None;
+    }
+    let fields = fields.iter().map(|field| {
+        let name = ScalarValue::from(field.name().as_str());
+        let field =
+            datafusion::functions::core::get_field().call(vec![row.clone(), Expr::Literal(name, None)]);
+        condition(field)
+    });
+    fields.reduce(Expr::and)
 }
 
 fn is_comparison(op: Operator) -> bool {

@@ -11,13 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::SqlError;
 use crate::plan::arrays;
-use crate::plan::functions::SERIES;
 use crate::plan::functions::arrays::own;
+use crate::plan::functions::{MATCHES, SERIES};
 use crate::plan::place::position_of;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// Functions that give a row for each element of what another function gives as a list.
-const SET_RETURNING: [(&str, &str); 4] = [
+const SET_RETURNING: [(&str, &str); 5] = [
+    ("regexp_matches", MATCHES),
     ("generate_series", SERIES),
     ("generate_subscripts", own::SUBSCRIPTS),
     ("regexp_split_to_table", "regexp_split_to_array"),
@@ -123,14 +124,6 @@ fn function_call(function: &Function) -> Result<Option<Expr>, SqlError> {
             [one] => Some(call("age", vec![call("current_date", Vec::new()), one.clone()])),
             _ => None,
         },
-        "regexp_matches" => {
-            let error = SqlError::unsupported("regexp_matches(), which gives several rows")
-                .with_hint("Use regexp_match() for the first match, or regexp_split_to_table().");
-            return Err(match position_of(ast::Spanned::span(&function.name)) {
-                Some(position) => error.at(position),
-                None => error,
-            });
-        }
         "unnest" => match plain_args(function).as_slice() {
             [Expr::Function(inner)] if list_function(inner).is_some() => {
                 list_function(inner).map(|list| call("unnest", vec![list]))

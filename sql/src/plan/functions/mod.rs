@@ -44,6 +44,7 @@ use crate::plan::context::planning_options;
 use crate::plan::json;
 
 pub(crate) use self::pattern::for_operator;
+pub(crate) use self::regex::MATCHES;
 pub(crate) use self::rounding::with_constant_digits;
 pub(crate) use self::series::{SERIES, or_one_null};
 

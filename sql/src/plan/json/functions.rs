@@ -50,6 +50,10 @@ pub(crate) enum JsonFunction {
     Pretty,
     /// The keys of an object as a list.
     KeyList,
+    /// The same for `jsonb_each`.
+    EachKeyList,
+    /// The same for `jsonb_each_text`.
+    EachTextKeyList,
     ElementList,
     ElementTextList,
     /// The values of an object as a list.
@@ -86,7 +90,7 @@ pub(super) enum Takes {
 }
 
 impl JsonFunction {
-    const ALL: [Self; 32] = [
+    const ALL: [Self; 34] = [
         Self::Get,
         Self::GetText,
         Self::ExtractPath,
@@ -108,6 +112,8 @@ impl JsonFunction {
         Self::Insert,
         Self::Pretty,
         Self::KeyList,
+        Self::EachKeyList,
+        Self::EachTextKeyList,
         Self::ElementList,
         Self::ElementTextList,
         Self::ValueList,
@@ -144,6 +150,8 @@ impl JsonFunction {
             Self::Insert => "jsonb_insert",
             Self::Pretty => "jsonb_pretty",
             Self::KeyList => "jsonb_object_keys",
+            Self::EachKeyList => "jsonb_each keys",
+            Self::EachTextKeyList => "jsonb_each_text keys",
             Self::ElementList => "jsonb_array_elements",
             Self::ElementTextList => "jsonb_array_elements_text",
             Self::ValueList => "jsonb_object_values",
@@ -233,7 +241,11 @@ impl JsonFunction {
             Self::Contains | Self::Exists | Self::ExistsAny | Self::ExistsAll => DataType::Boolean,
             Self::ArrayLength => DataType::Int32,
             Self::Key => DataType::Binary,
-            Self::KeyList | Self::ElementTextList | Self::ValueTextList => list_of(DataType::Utf8),
+            Self::KeyList
+            | Self::EachKeyList
+            | Self::EachTextKeyList
+            | Self::ElementTextList
+            | Self::ValueTextList => list_of(DataType::Utf8),
             Self::ElementList | Self::ValueList => list_of(jsonb::data_type()),
             Self::PairList => list_of(DataType::Struct(pair_fields(jsonb::data_type()))),
             Self::PairTextList => list_of(DataType::Struct(pair_fields(DataType::Utf8))),

@@ -6,15 +6,18 @@
 //!                                                                unnest(jsonb_object_values(t.j)) AS value) AS e
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, TableAlias, TableFactor,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::parse::parse_query;
 use crate::plan::functions::arrays::own;
 use crate::plan::types::folded;
+use crate::plan::walk::{PartMut, walk_mut};
 use crate::{SqlError, SqlState};
 
 /// What the name of a function has behind it where the function gives a list.
@@ -32,9 +35,9 @@ fn columns_of(name: &str) -> Option<Columns> {
         "array_elements_text" => &[("value", "jsonb_array_elements_text")],
         // Without a name of its own the column is called like the table.
         "object_keys" => &[("", "jsonb_object_keys")],
-        "each" => &[("key", "jsonb_object_keys"), ("value", "jsonb_object_values")],
+        "each" => &[("key", "jsonb_each keys"), ("value", "jsonb_object_values")],
         "each_text" => &[
-            ("key", "jsonb_object_keys"),
+            ("key", "jsonb_each_text keys"),
             ("value", "jsonb_object_values_text"),
         ],
         _ => return None,
@@ -130,6 +133,7 @@ pub(crate) fn spread_from(query: &mut Query) -> Result<(), SqlError> {
         match body {
             SetExpr::SetOperation { left, right, .. } => open.extend([left.as_mut(), right.as_mut()]),
             SetExpr::Select(select) => {
+                name_values(select)?;
                 for (place, table) in select.from.iter_mut().enumerate() {
                     as_subquery(&mut table.relation, place > 0)?;
                     for join in &mut table.joins {
@@ -141,6 +145,39 @@ pub(crate) fn spread_from(query: &mut Query) -> Result<(), SqlError> {
         }
     }
     Ok(())
+}
+
+/// Lets the name of a function of one column stand for its values: `SELECT f FROM jsonb_array_elements(…) AS f`. A column of
+/// that name in another relation would be meant first, which is not looked at.
+fn name_values(select: &mut Select) -> Result<(), SqlError> {
+    let joined = select.from.iter().flat_map(|table| {
+        let joins = table.joins.iter().map(|join| &join.relation);
+        std::iter::once(&table.relation).chain(joins)
+    });
+    let named: Vec<(String, &'static str)> = joined
+        .filter_map(|factor| {
+            let call = call_of(factor)?;
+            let alias = call.alias.filter(|alias| alias.columns.is_empty())?;
+            match call.columns {
+                [(column, _)] if !column.is_empty() => Some((folded(&alias.name), *column)),
+                _ => None,
+            }
+        })
+        .collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    walk_mut(select, &mut |part| {
+        if let PartMut::Expr(expr) = part
+            && let Expr::Identifier(ident) = expr
+            && let Some((_, column)) = named.iter().find(|(alias, _)| *alias == folded(ident))
+        {
+            let mut column = Ident::with_quote('"', *column);
+            column.span = ident.span;
+            *expr = Expr::CompoundIdentifier(vec![ident.clone(), column]);
+        }
+        ControlFlow::Continue(())
+    })
 }
 
 fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> {

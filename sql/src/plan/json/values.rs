@@ -147,6 +147,7 @@ pub(super) fn as_text_list(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<
         return Ok(Some(Expr::Literal(list, None)));
     }
     Ok(match expr.get_type(schema) {
+        Ok(DataType::Null) => Some(Expr::Literal(ScalarValue::try_new_null(&text_list())?, None)),
         Ok(DataType::List(item)) if item.data_type().is_string() || item.data_type().is_null() => {
             Some(expr.clone())
         }

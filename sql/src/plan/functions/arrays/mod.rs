@@ -22,6 +22,8 @@ use super::define::Definition;
 use crate::plan::types::sql_type_name;
 use crate::{SqlError, SqlState};
 
+pub(super) use self::search::bucket;
+
 pub(crate) use self::keys::{is_key_of, key};
 pub(crate) use self::operators::{ArrayOperators, compared, is_nested};
 

@@ -12,8 +12,8 @@ use super::super::args::{Args, Computed};
 use super::super::define::{Definition, Gives, Kind, Overload};
 use super::keys::keys;
 use super::lists::{Lists, fault, flattened, kernel, range};
-use crate::SqlError;
 use crate::plan::types::list_of;
+use crate::{SqlError, SqlState};
 
 use Kind::{Array as AnyArray, Bool, Element, Int4};
 
@@ -142,6 +142,34 @@ fn positions(args: &Args) -> Computed {
         Ok(lists) => Ok(Arc::new(lists)),
         Err(error) => Err(kernel(&error)),
     }
+}
+
+/// How many of the bounds, which ascend, are not greater than the value.
+pub(in crate::plan::functions) fn bucket(args: &Args) -> Computed {
+    let lists = Lists::of(args, 1)?;
+    let both = keys(&[args.array(0), lists.values()])?;
+    let [values, bounds] = both.as_slice() else {
+        return Err(fault("there are two columns of keys"));
+    };
+    args.strict::<Int32Type>(|row| {
+        let places = lists.range(row).unwrap_or(0..0);
+        if places.clone().any(|place| lists.values().is_null(place)) {
+            return Err(SqlError::new(
+                SqlState::NullValueNotAllowed,
+                "thresholds array must not contain NULLs",
+            ));
+        }
+        let value = values.row(args.place(0, row));
+        let (mut low, mut high) = (places.start, places.end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match bounds.row(middle) <= value {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(i32::try_from(low - places.start).unwrap_or(i32::MAX))
+    })
 }
 
 /// Whether all, or any, elements of one array are in another one. NULL is in none.

@@ -38,6 +38,48 @@ impl HighwaterDialect {
     }
 }
 
+impl HighwaterDialect {
+    /// What follows `BETWEEN SYMMETRIC`: within the bounds, whichever of them is the lower one.
+    fn between(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        is_negated: bool,
+        is_symmetric: bool,
+    ) -> Result<Expr, ParserError> {
+        let precedence = self.prec_value(Precedence::Between);
+        let low = parser.parse_subexpr(precedence)?;
+        parser.expect_keyword_is(Keyword::AND)?;
+        let high = parser.parse_subexpr(precedence)?;
+        let within = |low: &Expr, high: &Expr, negated: bool| Expr::Between {
+            expr: Box::new(expr.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        };
+        if !is_symmetric {
+            return Ok(within(&low, &high, is_negated));
+        }
+        let op = match is_negated {
+            true => BinaryOperator::And,
+            false => BinaryOperator::Or,
+        };
+        Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(within(&low, &high, is_negated)),
+            op,
+            right: Box::new(within(&high, &low, is_negated)),
+        })))
+    }
+}
+
+/// The keyword that a token ahead is.
+fn keyword_at(parser: &Parser, ahead: usize) -> Keyword {
+    match &parser.peek_nth_token_ref(ahead).token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
+    }
+}
+
 /// Forwards to [`PostgreSqlDialect`] what it overrides.
 macro_rules! as_postgres {
     ($($name:ident)*) => { $(fn $name(&self) -> bool { self.inner.$name() })* };

@@ -26,6 +26,7 @@ pub mod explain;
 mod functions;
 pub mod guarded;
 mod host_types;
+mod integers;
 mod json;
 mod lateral;
 mod literals;

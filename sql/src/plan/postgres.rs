@@ -216,10 +216,7 @@ fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
         return Ok(Transformed::no(expr));
     };
-    let (Expr::Literal(left, _), Expr::Literal(right, _)) = (left.as_ref(), right.as_ref()) else {
-        return Ok(Transformed::no(expr));
-    };
-    let (Some(a), Some(b)) = (integer(left), integer(right)) else {
+    let (Some((a, left)), Some((b, right))) = (integer(left), integer(right)) else {
         return Ok(Transformed::no(expr));
     };
     let value = match op {
@@ -228,32 +225,52 @@ fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {
         Operator::Multiply => a * b,
         _ => return Ok(Transformed::no(expr)),
     };
-    let folded = match left.data_type() {
+    if left != right {
+        return Ok(Transformed::no(expr));
+    }
+    let folded = match left {
         DataType::Int16 => i16::try_from(value).ok().map(|v| ScalarValue::Int16(Some(v))),
         DataType::Int32 => i32::try_from(value).ok().map(|v| ScalarValue::Int32(Some(v))),
         _ => i64::try_from(value).ok().map(|v| ScalarValue::Int64(Some(v))),
     };
-    match folded {
-        Some(folded) if left.data_type() == right.data_type() => {
-            Ok(Transformed::yes(Expr::Literal(folded, None)))
-        }
-        Some(_) => Ok(Transformed::no(expr)),
-        None => Err(external(SqlError::new(
+    let Some(folded) = folded else {
+        return Err(external(SqlError::new(
             SqlState::NumericValueOutOfRange,
-            format!(
-                "{} out of range",
-                crate::plan::types::sql_type_name(&left.data_type())
-            ),
-        ))),
-    }
+            format!("{} out of range", crate::plan::types::sql_type_name(&left)),
+        )));
+    };
+    // A small constant is INTEGER; a BIGINT of that size is a cast, which it stays where this plan is part of another one.
+    let folded = match i32::try_from(value) {
+        Ok(small) if left == DataType::Int64 => cast(
+            Expr::Literal(ScalarValue::Int32(Some(small)), None),
+            DataType::Int64,
+        ),
+        _ => Expr::Literal(folded, None),
+    };
+    Ok(Transformed::yes(folded))
 }
 
-/// An integer, as wide as any product of two needs it.
-fn integer(value: &ScalarValue) -> Option<i128> {
-    match value {
-        ScalarValue::Int16(Some(v)) => Some(i128::from(*v)),
-        ScalarValue::Int32(Some(v)) => Some(i128::from(*v)),
-        ScalarValue::Int64(Some(v)) => Some(i128::from(*v)),
+/// A constant integer, as wide as any product of two needs it, and its type.
+fn integer(expr: &Expr) -> Option<(i128, DataType)> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Int16(Some(v)), _) => Some(i128::from(*v)),
+        Expr::Literal(ScalarValue::Int32(Some(v)), _) => Some(i128::from(*v)),
+        Expr::Literal(ScalarValue::Int64(Some(v)), _) => Some(i128::from(*v)),
+        _ => None,
+    };
+    match expr {
+        Expr::Literal(value, _) => Some((literal(expr)?, value.data_type())),
+        Expr::Cast(own) => {
+            let value = literal(&own.expr)?;
+            let data_type = own.field.data_type();
+            let fits = match data_type {
+                DataType::Int16 => i16::try_from(value).is_ok(),
+                DataType::Int32 => i32::try_from(value).is_ok(),
+                DataType::Int64 => i64::try_from(value).is_ok(),
+                _ => false,
+            };
+            fits.then(|| (value, data_type.clone()))
+        }
         _ => None,
     }
 }

@@ -13,7 +13,6 @@ use crate::SqlError;
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
 use crate::plan::functions::{MATCHES, SERIES};
-use crate::plan::place::position_of;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// Functions that give a row for each element of what another function gives as a list.

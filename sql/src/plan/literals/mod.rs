@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
-pub(crate) use self::nested::{constant as nested_constant, converts, nested_cast};
+pub(crate) use self::nested::{constant as nested_constant, nested_cast};
 use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::row_values;

@@ -94,7 +94,7 @@ fn cannot_cast(from: &DataType, to: &DataType) -> SqlError {
 }
 
 /// Whether values of one type are cast to the other.
-pub(crate) fn converts(from: &DataType, to: &DataType) -> bool {
+fn converts(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
     match (from, to) {
         (T::Null, _) | (_, T::Utf8) | (T::Utf8, _) => true,

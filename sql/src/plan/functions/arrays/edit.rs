@@ -10,7 +10,7 @@ use super::lists::{Lists, Picked, fault};
 use crate::plan::types::list_of;
 use crate::{SqlError, SqlState};
 
-use Kind::{Array as AnyArray, Element, Int4};
+use Kind::{Array as AnyArray, Element};
 
 pub(super) static EDIT: [Definition; 6] = [
     Definition::new(

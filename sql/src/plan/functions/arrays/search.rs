@@ -86,10 +86,10 @@ enum Quantifier {
     All,
 }
 
-/// The numbers of the elements that are not distinct from the value, counted from 1.
+/// Shows the numbers of the elements that are not distinct from the value, counted from 1, row by row.
 fn found(
     args: &Args,
-    mut see: impl FnMut(usize, Option<&mut dyn Iterator<Item = i32>>),
+    mut see: impl FnMut(usize, Option<&mut dyn FnMut() -> Option<i32>>),
 ) -> Result<(), SqlError> {
     let lists = Lists::of(args, 0)?;
     let both = keys(&[lists.values(), args.array(1)])?;
@@ -103,7 +103,7 @@ fn found(
                 let mut numbers = (1..)
                     .zip(places)
                     .filter_map(|(number, place)| (elements.row(place) == wanted).then_some(number));
-                see(row, Some(&mut numbers));
+                see(row, Some(&mut || numbers.next()));
             }
             None => see(row, None),
         }
@@ -116,7 +116,8 @@ fn position(args: &Args) -> Computed {
     let mut first: Vec<Option<i32>> = Vec::with_capacity(args.rows());
     found(args, |row, numbers| {
         let from = from.and_then(|from| from.opt(row)).unwrap_or(1);
-        first.push(numbers.and_then(|numbers| numbers.find(|number| *number >= from)));
+        let numbers = numbers.into_iter().flat_map(std::iter::from_fn);
+        first.push(numbers.into_iter().find(|number| *number >= from));
     })?;
     Ok(Arc::new(Int32Array::from(first)))
 }
@@ -126,7 +127,7 @@ fn positions(args: &Args) -> Computed {
     found(args, |_, numbers| {
         let before = all.len();
         is_there.push(numbers.is_some());
-        all.extend(numbers.into_iter().flatten());
+        all.extend(numbers.into_iter().flat_map(std::iter::from_fn));
         lengths.push(all.len() - before);
     })?;
     let DataType::List(field) = args.gives() else {

@@ -53,6 +53,13 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
             Some(chain) => chain,
             None => return Ok(false),
         },
+        Expr::IsDistinctFrom(left, right) if is_quoted(left) || is_quoted(right) => {
+            call(own::DISTINCT, vec![left.as_ref().clone(), right.as_ref().clone()])
+        }
+        Expr::IsNotDistinctFrom(left, right) if is_quoted(left) || is_quoted(right) => call(
+            own::NOT_DISTINCT,
+            vec![left.as_ref().clone(), right.as_ref().clone()],
+        ),
         Expr::BinaryOp { left, right, .. }
         | Expr::IsDistinctFrom(left, right)
         | Expr::IsNotDistinctFrom(left, right) => {
@@ -72,6 +79,12 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
         Expr::InSubquery { expr, .. } => {
             as_tuple(expr);
             return Ok(false);
+        }
+        Expr::Function(function) if is_array_of_query(function) => {
+            let error = SqlError::unsupported("ARRAY(SELECT …)").with_hint(
+                "Write (SELECT array_agg(column ORDER BY …) FROM …), which is NULL where there are no rows.",
+            );
+            return Err(placed(error, expr));
         }
         Expr::Function(function) if row_fields(function).is_some() => {
             call(own::ROW, row_fields(function).unwrap_or_default())
@@ -251,6 +264,22 @@ fn row_fields(function: &Function) -> Option<Vec<Expr>> {
         _ => None,
     });
     fields.collect()
+}
+
+/// Whether it is a constant in quotes.
+fn is_quoted(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(
+            value.value,
+            Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) | Value::DollarQuotedString(_)
+        ),
+        _ => false,
+    }
+}
+
+fn is_array_of_query(function: &Function) -> bool {
+    function.name.to_string().eq_ignore_ascii_case("array")
+        && matches!(function.args, FunctionArguments::Subquery(_))
 }
 
 fn is_row(expr: &Expr) -> bool {

@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast,
 };
 
+use crate::plan::functions::arrays::typed_distinct;
 use crate::plan::functions::with_constant_digits;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
@@ -166,34 +167,13 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
 /// Gives the numbers and patterns of a plan, which is not yet type-coerced, PostgreSQL's meaning.
 pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, schema| {
-        let expr = json::typed(expr, schema)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = literals::nested_cast(expr.data, schema)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = compared::by_key(expr.data, schema)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = similar::as_regular_expression(unlike::refuse(expr.data, schema)?.data)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        if let Some(call) = with_constant_digits(&expr.data, schema)? {
-            return Ok(Transformed::yes(call));
-        }
-        let expr = similar::with_backslash(expr.data)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = similar::in_our_spelling(expr.data)?;
-        Ok(match expr.transformed {
-            true => expr,
-            false => numbers::constant(expr.data),
-        })
+        let operator = typed_distinct(expr);
+        let meant = meant(operator.data, schema)?;
+        Ok(Transformed::new(
+            meant.data,
+            operator.transformed || meant.transformed,
+            meant.tnr,
+        ))
     })?;
     // The columns of VALUES have the types of what stands in them.
     plan.transform_up_with_subqueries(|node| match node {
@@ -203,6 +183,34 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         other => Ok(Transformed::no(other)),
     })
     .map(|plan| plan.data)
+}
+
+/// One expression with PostgreSQL's meaning: by the first rule that has to do with it.
+fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let rules: [fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>; 8] = [
+        json::typed,
+        literals::nested_cast,
+        compared::by_key,
+        |expr, schema| similar::as_regular_expression(unlike::refuse(expr, schema)?.data),
+        |expr, schema| {
+            Ok(match with_constant_digits(&expr, schema)? {
+                Some(call) => Transformed::yes(call),
+                None => Transformed::no(expr),
+            })
+        },
+        |expr, _| similar::with_backslash(expr),
+        |expr, _| similar::in_our_spelling(expr),
+        |expr, _| Ok(numbers::constant(expr)),
+    ];
+    let mut expr = expr;
+    for rule in rules {
+        let changed = rule(expr, schema)?;
+        if changed.transformed {
+            return Ok(changed);
+        }
+        expr = changed.data;
+    }
+    Ok(Transformed::no(expr))
 }
 
 /// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a

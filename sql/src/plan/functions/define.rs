@@ -10,7 +10,6 @@ use datafusion::logical_expr::{
 };
 
 use super::args::{Args, Computed};
-use super::arrays;
 use crate::plan::common_type::common_type;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, column_type, list_of};
@@ -180,9 +179,6 @@ impl Definition {
         match self.overload(args) {
             Some(form) => Ok(form),
             None => {
-                if let Some(error) = arrays::no_form(self.name, args) {
-                    return Err(external(error));
-                }
                 let types: Vec<String> = args.iter().map(ToString::to_string).collect();
                 plan_err!(
                     "No function matches the given name and argument types '{}({})'.",
@@ -231,8 +227,11 @@ impl Kind {
     fn distance(self, arg: &DataType) -> Option<u32> {
         use DataType as T;
         if *arg == T::Null || matches!(self, Self::Any | Self::Element) {
-            return Some(match self {
-                Self::Text | Self::Any | Self::Element => 0,
+            return Some(match (self, arg) {
+                // A constant in quotes is rather an array beside an array than one of its elements.
+                (Self::Element, T::Utf8) => 8,
+                (Self::Element, T::Null) => 1,
+                (Self::Text | Self::Any | Self::Element, _) => 0,
                 _ => 1,
             });
         }

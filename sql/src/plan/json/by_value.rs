@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, LogicalPlanBuilder, Sort,
-    Window, cast,
+    Window, WindowFrame, WindowFrameBound, WindowFrameUnits, cast,
 };
 
 use super::functions::JsonFunction;
@@ -191,9 +191,18 @@ fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
         true => all_canonical(params.args, schema),
         false => params.args,
     };
+    // With DISTINCT the order must be that of an argument, which arrays and rows have themselves.
+    let is_kept = |sort: &SortExpr| params.distinct && !is_document(&sort.expr, schema);
+    let order_by = params.order_by.into_iter().map(|sort| match is_kept(&sort) {
+        true => sort,
+        false => SortExpr {
+            expr: key(sort.expr, schema),
+            ..sort
+        },
+    });
     let params = AggregateFunctionParams {
         args,
-        order_by: sorted(params.order_by, schema),
+        order_by: order_by.collect(),
         ..params
     };
     Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
@@ -239,8 +248,13 @@ fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
             Ok(match expr {
                 Expr::WindowFunction(call) => {
                     let WindowFunction { fun, mut params } = *call;
+                    check_groups(&params.partition_by, &schema)?;
                     params.partition_by = all_canonical(params.partition_by, &schema);
+                    let has_keys = params.order_by.iter().any(|sort| has_key(&sort.expr, &schema));
                     params.order_by = sorted(params.order_by, &schema);
+                    if has_keys {
+                        params.window_frame = by_peers(params.window_frame);
+                    }
                     Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params })))
                 }
                 other => Transformed::no(other),
@@ -249,6 +263,19 @@ fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
         exprs.push(name.restore(changed.data));
     }
     Window::try_new(exprs, node.input).map(|node| Transformed::yes(LogicalPlan::Window(node)))
+}
+
+/// The frame in groups of peers, if it is one of a range without distances: DataFusion has no ranges of keys.
+fn by_peers(frame: WindowFrame) -> WindowFrame {
+    let is_plain = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => true,
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => distance.is_null(),
+    };
+    match frame.units == WindowFrameUnits::Range && is_plain(&frame.start_bound) && is_plain(&frame.end_bound)
+    {
+        true => WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound, frame.end_bound),
+        false => frame,
+    }
 }
 
 fn joined(mut node: Join) -> PlanResult<Transformed<LogicalPlan>> {

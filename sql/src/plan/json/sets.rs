@@ -109,7 +109,10 @@ fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
         return None;
     };
     let name = folded(ident);
-    let columns = columns_of(&name)?;
+    let columns = match name.as_str() {
+        "unnest" => &[],
+        name => columns_of(name)?,
+    };
     let args = args.iter().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,

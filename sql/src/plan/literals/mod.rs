@@ -27,9 +27,11 @@ pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
 pub(crate) use self::nested::{constant as nested_constant, nested_cast};
+use crate::plan::functions::arrays::own;
 use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
+use crate::plan::spelled;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};
@@ -120,6 +122,7 @@ fn alike_in_values(query: &mut ast::Query) {
             _ => None,
         });
         let Some(data_type) = written else {
+            alike_arrays(values, column);
             continue;
         };
         for row in &mut values.rows {
@@ -136,6 +139,22 @@ fn alike_in_values(query: &mut ast::Query) {
                     format: None,
                 };
             }
+        }
+    }
+}
+
+/// Gives constants in quotes in a column of VALUES the type of an array that another row makes: what COALESCE makes of them.
+fn alike_arrays(values: &mut ast::Values, column: usize) {
+    let is_array = |cell: &&Expr| matches!(cell, Expr::Function(call) if call.name.to_string() == own::ARRAY);
+    let mut cells = values.rows.iter().filter_map(|row| row.content.get(column));
+    let Some(sample) = cells.find(is_array).cloned() else {
+        return;
+    };
+    for row in &mut values.rows {
+        if let Some(cell) = row.content.get_mut(column)
+            && matches!(cell, Expr::Value(value) if text_of(&value.value).is_some())
+        {
+            *cell = spelled::call("coalesce", vec![cell.clone(), sample.clone()]);
         }
     }
 }

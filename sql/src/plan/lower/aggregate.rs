@@ -15,6 +15,7 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
 use super::arguments::Arguments;
 use super::{Facts, Lowering, Relation, refused, type_text};
+use crate::jsonb::holds_documents;
 use crate::plan::explain::{call_text, function_name};
 use crate::plan::functions::arrays;
 use crate::plan::json;
@@ -462,7 +463,10 @@ fn check_argument(function: &AggregateFunction, argument: &DataType) -> Result<(
     let known = match function {
         AggregateFunction::Count | AggregateFunction::Collected(_) => true,
         AggregateFunction::Sum | AggregateFunction::Avg => numeric,
-        AggregateFunction::Min | AggregateFunction::Max => numeric || ordered,
+        AggregateFunction::Min | AggregateFunction::Max => {
+            let keyed = arrays::is_nested(argument) && !holds_documents(argument);
+            numeric || ordered || keyed
+        }
     };
     if known {
         return Ok(());

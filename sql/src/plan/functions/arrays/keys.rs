@@ -12,15 +12,55 @@ use arrow::row::{RowConverter, Rows, SortField};
 use super::super::args::{Args, Computed};
 use super::super::define::{Definition, Kind, Overload};
 use super::lists::kernel;
+use super::own;
 use crate::SqlError;
 use crate::jsonb;
-use datafusion::logical_expr::Expr;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
 /// The key of a value; NULL of NULL.
 pub(super) static KEY: Definition = Definition::new(
     KEY_NAME,
     &[Overload::new(&[Kind::Any], Kind::Bytea, |args| key_column(args))],
 );
+
+/// What stands for `IS [NOT] DISTINCT FROM` until the types of both sides are known.
+pub(super) static DISTINCT: [Definition; 2] = [
+    Definition::new(
+        own::DISTINCT,
+        &[Overload::new(&[Kind::Any, Kind::Any], Kind::Bool, untyped)],
+    ),
+    Definition::new(
+        own::NOT_DISTINCT,
+        &[Overload::new(&[Kind::Any, Kind::Any], Kind::Bool, untyped)],
+    ),
+];
+
+fn untyped(_: &Args) -> Computed {
+    Err(super::lists::fault(
+        "IS DISTINCT FROM was planned without its types",
+    ))
+}
+
+/// The operator for a call that stands for it; anything else as it is.
+pub(crate) fn typed_distinct(expr: Expr) -> Transformed<Expr> {
+    let Expr::ScalarFunction(call) = &expr else {
+        return Transformed::no(expr);
+    };
+    let op = match call.name() {
+        own::DISTINCT => Operator::IsDistinctFrom,
+        own::NOT_DISTINCT => Operator::IsNotDistinctFrom,
+        _ => return Transformed::no(expr),
+    };
+    match call.args.as_slice() {
+        [left, right] => Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(
+            Box::new(left.clone()),
+            op,
+            Box::new(right.clone()),
+        ))),
+        _ => Transformed::no(expr),
+    }
+}
 
 const KEY_NAME: &str = "key of";
 

@@ -15,16 +15,14 @@ mod row;
 mod search;
 mod shape;
 
-use arrow::datatypes::DataType;
 use datafusion::logical_expr::Expr;
 
 use super::define::Definition;
-use crate::plan::types::sql_type_name;
 use crate::{SqlError, SqlState};
 
 pub(super) use self::search::bucket;
 
-pub(crate) use self::keys::{is_key_of, key};
+pub(crate) use self::keys::{is_key_of, key, typed_distinct};
 pub(crate) use self::operators::{ArrayOperators, compared, is_nested};
 
 /// Names of functions that no query writes: those for what has a syntax of its own.
@@ -37,6 +35,10 @@ pub(crate) mod own {
     pub(crate) const SLICE: &str = "slice of";
     /// `ROW(…)`
     pub(crate) const ROW: &str = "row of";
+    /// `IS DISTINCT FROM` with a constant in quotes, whose type is not known yet.
+    pub(crate) const DISTINCT: &str = "distinct from";
+    /// `IS NOT DISTINCT FROM` with such a constant.
+    pub(crate) const NOT_DISTINCT: &str = "not distinct from";
     /// The elements of an array of any number of dimensions, as `unnest` gives them.
     pub(crate) const ELEMENTS: &str = "elements of";
     /// The numbers of the elements of the longest of several arrays.
@@ -53,25 +55,25 @@ pub(super) fn definitions() -> impl Iterator<Item = &'static Definition> {
         .chain(&search::SEARCH)
         .chain(&search::QUANTIFIED)
         .chain(&row::ROWS)
+        .chain(&keys::DISTINCT)
         .chain([&keys::KEY])
 }
 
-/// The error for a call of a function without a name of its own that does not take these arguments.
-pub(super) fn no_form(name: &str, args: &[DataType]) -> Option<SqlError> {
-    let shown = |at: usize| args.get(at).map_or_else(|| "unknown".to_owned(), sql_type_name);
+/// The error for a call of a function without a name of its own, written with the types of its arguments, which it does not
+/// take.
+pub(crate) fn no_form(call: &str) -> Option<SqlError> {
+    let (name, types) = call.split_once('(')?;
+    let types: Vec<&str> = types.strip_suffix(')')?.split(", ").collect();
+    let first = types.first()?;
     if name == own::ARRAY {
-        let first = shown(0);
-        let other = args.iter().map(sql_type_name).find(|other| *other != first);
+        let other = types.iter().find(|other| *other != first)?;
         return Some(SqlError::new(
             SqlState::DatatypeMismatch,
-            format!(
-                "ARRAY types {first} and {} cannot be matched",
-                other.unwrap_or_default()
-            ),
+            format!("ARRAY types {first} and {other} cannot be matched"),
         ));
     }
     let op = name.strip_prefix("any ").or_else(|| name.strip_prefix("all "))?;
-    let DataType::List(item) = args.get(1)? else {
+    let Some(element) = types.last()?.strip_suffix("[]") else {
         return Some(SqlError::new(
             SqlState::WrongObjectType,
             "op ANY/ALL (array) requires array on right side",
@@ -79,11 +81,7 @@ pub(super) fn no_form(name: &str, args: &[DataType]) -> Option<SqlError> {
     };
     let error = SqlError::new(
         SqlState::UndefinedFunction,
-        format!(
-            "operator does not exist: {} {op} {}",
-            shown(0),
-            sql_type_name(item.data_type())
-        ),
+        format!("operator does not exist: {first} {op} {element}"),
     );
     Some(error.with_hint(
         "No operator matches the given argument types. You might need to add explicit type casts.",

@@ -161,14 +161,12 @@ pub(crate) fn compared(left: &Expr, op: Operator, right: &Expr, schema: &DFSchem
     let Some(common) = common.filter(is_nested) else {
         return json::no_operator(left, &op.to_string(), right, schema);
     };
-    let side = |expr: &Expr, data_type: &DataType| match *data_type == common {
-        true => key(expr.clone()),
-        false => key(cast(expr.clone(), common.clone())),
-    };
+    // Constants within the sides may still become narrower, so both are cast.
+    let side = |expr: &Expr| key(cast(expr.clone(), common.clone()));
     Ok(Expr::BinaryExpr(BinaryExpr::new(
-        Box::new(side(left, &types.0)),
+        Box::new(side(left)),
         op,
-        Box::new(side(right, &types.1)),
+        Box::new(side(right)),
     )))
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, FrozenQuery, InFlight};
+use super::failure::{fail, failed_table};
 use super::order::{self, Write};
 use super::{Command, PipelineOptions, PipelineStatus, Released, Reply, step};
 use crate::engine::error::EngineError;
@@ -19,7 +20,7 @@ use crate::engine::query::change::{TableChange, TableInput};
 use crate::engine::query::intake::{Intake, IntakeOutput};
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
-use crate::engine::status::{Phase, QueryStatus};
+use crate::engine::status::QueryStatus;
 
 /// How far steps are apart that are taken only because time has passed.
 const TICK: Duration = Duration::from_millis(100);
@@ -353,11 +354,13 @@ impl PipelineThread {
             match self.commands.try_recv() {
                 Ok(Command::Attach(queries, reply)) => {
                     let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
-                    if self.queries.iter().any(is_written) {
-                        // What a new sink starts with is in its table before anything is written.
-                        self.step();
-                    }
+                    self.fill_tables();
                     let _ = reply.send(outcome);
+                }
+                Ok(Command::Restore(queries, reply)) => {
+                    queries.into_iter().for_each(|query| self.restore(query));
+                    self.fill_tables();
+                    drop(reply.send(()));
                 }
                 Ok(Command::Detach(id, reply)) => {
                     let _ = reply.send(self.detach(id));
@@ -378,8 +381,35 @@ impl PipelineThread {
         }
     }
 
-    /// Adds a query at the end of a step: a new one starts from the content of what it reads.
+    /// What a new sink starts with is in its table before anything is written.
+    fn fill_tables(&mut self) {
+        if self.queries.iter().any(is_written) {
+            self.step();
+        }
+    }
+
+    /// Adds a query at the end of a step.
     fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
+        self.begin(&mut query)?;
+        self.add(query);
+        Ok(())
+    }
+
+    /// Adds a query of the catalog. One that cannot begin is FAILED alone.
+    fn restore(&mut self, mut query: Query) {
+        if let Err(error) = self.begin(&mut query) {
+            fail(&mut query, error);
+        }
+        self.add(query);
+    }
+
+    fn add(&mut self, query: Query) {
+        self.queries.push(query);
+        self.queries = order::in_order(std::mem::take(&mut self.queries));
+    }
+
+    /// Starts a query: a new one from the content of what it reads.
+    fn begin(&mut self, query: &mut Query) -> Result<(), EngineError> {
         // Queries that come from another pipeline wake this one from now on, and are running already.
         let is_new = !query.is_recorded;
         if query.failure.is_none() {
@@ -389,16 +419,16 @@ impl PipelineThread {
         }
         if query.failure.is_none() && (is_new || query.stages.needs_first_step()) {
             let first = if is_new {
-                step::content(&query, &self.queries)?
+                step::content(query, &self.queries)?
             } else {
                 HashMap::new()
             };
             let now_us = self.options.parts.clock.now_us();
-            let taken = step::take(&mut query, &self.options.parts, now_us)?;
+            let taken = step::take(query, &self.options.parts, now_us)?;
             self.steps += 1;
             let step_us = self.step_us(now_us).max(query.time_us);
             let context = StepContext::at(step_us, &self.options.parts.shards);
-            let (prepared, change) = step::run(&mut query, taken, &first, &context)?;
+            let (prepared, change) = step::run(query, taken, &first, &context)?;
             let table = query.spec.target_table();
             let table = self.queries.iter_mut().find(|other| Some(other.spec.id) == table);
             if let Some(input) = table.and_then(|table| table.table.as_mut()) {
@@ -410,8 +440,6 @@ impl PipelineThread {
                 .publish(prepared, self.steps, &query.spec.plan.root().schema);
             query.is_dirty = true;
         }
-        self.queries.push(query);
-        self.queries = order::in_order(std::mem::take(&mut self.queries));
         Ok(())
     }
 
@@ -479,7 +507,7 @@ impl PipelineThread {
                 operators: query.stages.status(),
                 rows: query.output.rows(),
                 sink: query.output.sink_status(),
-                phase: phase_of(query),
+                phase: query.phase(),
             }
         });
         PipelineStatus {
@@ -487,14 +515,6 @@ impl PipelineThread {
             checkpoint: self.in_flight.status(),
             steps: self.steps,
         }
-    }
-}
-
-fn phase_of(query: &Query) -> Phase {
-    if !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended) {
-        Phase::Ended
-    } else {
-        Phase::Running
     }
 }
 
@@ -543,37 +563,6 @@ fn take_from_sinks(query: &mut Query, writes: &[Write], changes: &HashMap<Object
             table.add(Origin::Sink, change.deltas.clone());
         }
     }
-}
-
-/// Stops one query; the others go on.
-pub(super) fn fail(query: &mut Query, error: EngineError) {
-    if query.failure.is_none() {
-        tracing::error!(
-            query = %query.spec.name,
-            sqlstate = error.sqlstate,
-            error = %error,
-            detail = error.detail.as_deref(),
-            hint = error.hint.as_deref(),
-            "query failed"
-        );
-        if let Some(table) = &mut query.table {
-            table.refuse_all(&error);
-        }
-        query.failure = Some(error);
-        query.output.end_subscriptions(query.failure.as_ref());
-        // The next checkpoint says of it whether it misses changes of what it reads.
-        query.is_dirty = true;
-        query.stop();
-    }
-}
-
-/// What a statement is told that changes a table which has failed.
-fn failed_table(name: &str, error: &EngineError) -> EngineError {
-    EngineError::new("55000", format!("table \"{name}\" has failed"))
-        .with_detail(format!("Its error is: {}.", error.message))
-        .with_hint(format!(
-            "Run ALTER TABLE {name} RESUME, then the statement again."
-        ))
 }
 
 /// Whether a checkpoint would record anything of a query. Of one that failed only that it did: what its sink confirms is

@@ -32,6 +32,7 @@ use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
+use crate::engine::status::Phase;
 
 /// A running query, owned by its pipeline's thread.
 pub(crate) struct Query {
@@ -117,6 +118,14 @@ impl Query {
             intake.stop();
         }
         self.output.stop();
+    }
+
+    /// Whether the query goes on, or its bounded sources have been taken to their ends.
+    pub(crate) fn phase(&self) -> Phase {
+        match !self.intakes.is_empty() && self.intakes.iter().all(Intake::is_ended) {
+            true => Phase::Ended,
+            false => Phase::Running,
+        }
     }
 
     /// Takes what the lanes have decoded.

@@ -20,6 +20,7 @@ const BOUND: &str = "2147483647";
 /// # Errors
 /// What no query can have, with its place.
 pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
+    compared_as_tuples(expr);
     let replaced = match expr {
         Expr::Cast { expr: inner, .. } => {
             // Of an empty array the type is said by the cast.
@@ -53,33 +54,6 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
             Some(chain) => chain,
             None => return Ok(false),
         },
-        Expr::IsDistinctFrom(left, right) if is_quoted(left) || is_quoted(right) => {
-            call(own::DISTINCT, vec![left.as_ref().clone(), right.as_ref().clone()])
-        }
-        Expr::IsNotDistinctFrom(left, right) if is_quoted(left) || is_quoted(right) => call(
-            own::NOT_DISTINCT,
-            vec![left.as_ref().clone(), right.as_ref().clone()],
-        ),
-        Expr::BinaryOp { left, right, .. }
-        | Expr::IsDistinctFrom(left, right)
-        | Expr::IsNotDistinctFrom(left, right) => {
-            if is_row(left) && is_row(right) {
-                as_tuple(left);
-                as_tuple(right);
-            }
-            return Ok(false);
-        }
-        Expr::InList { expr, list, .. } => {
-            if is_row(expr) && list.iter().all(is_row) {
-                as_tuple(expr);
-                list.iter_mut().for_each(as_tuple);
-            }
-            return Ok(false);
-        }
-        Expr::InSubquery { expr, .. } => {
-            as_tuple(expr);
-            return Ok(false);
-        }
         Expr::Function(function) if is_array_of_query(function) => {
             let error = SqlError::unsupported("ARRAY(SELECT …)").with_hint(
                 "Write (SELECT array_agg(column ORDER BY …) FROM …), which is NULL where there are no rows.",
@@ -93,6 +67,40 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
     };
     *expr = replaced;
     Ok(true)
+}
+
+/// Rows that are compared become tuples in their places.
+fn compared_as_tuples(expr: &mut Expr) {
+    match expr {
+        Expr::BinaryOp { left, right, .. }
+        | Expr::IsDistinctFrom(left, right)
+        | Expr::IsNotDistinctFrom(left, right) => {
+            if is_row(left) && is_row(right) {
+                as_tuple(left);
+                as_tuple(right);
+            }
+        }
+        Expr::InList { expr, list, .. } => {
+            if is_row(expr) && list.iter().all(is_row) {
+                as_tuple(expr);
+                list.iter_mut().for_each(as_tuple);
+            }
+        }
+        Expr::InSubquery { expr, .. } => as_tuple(expr),
+        _ => {}
+    }
+}
+
+/// Puts a call in the place of IS DISTINCT FROM with a constant in quotes, whose type follows from the other side.
+pub(crate) fn untyped_distinct(expr: &mut Expr) {
+    let (name, left, right) = match expr {
+        Expr::IsDistinctFrom(left, right) => (own::DISTINCT, left, right),
+        Expr::IsNotDistinctFrom(left, right) => (own::NOT_DISTINCT, left, right),
+        _ => return,
+    };
+    if is_quoted(left) || is_quoted(right) {
+        *expr = call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
+    }
 }
 
 fn placed(error: SqlError, expr: &Expr) -> SqlError {

@@ -27,6 +27,7 @@ pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
 pub(crate) use self::nested::{constant as nested_constant, nested_cast};
+use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
 use crate::plan::json;
 use crate::plan::place::position_of;
@@ -53,6 +54,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
             }
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
+                arrays::untyped_distinct(expr);
                 json::spread(expr);
                 let replaced = match row_values::by_column(expr) {
                     Ok(None) => literal(expr),

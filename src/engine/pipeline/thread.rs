@@ -17,7 +17,7 @@ use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 use crate::engine::query::change::{TableChange, TableInput};
-use crate::engine::query::intake::{Intake, IntakeOutput};
+use crate::engine::query::intake::IntakeOutput;
 use crate::engine::query::output::{Output, Prepared};
 use crate::engine::query::{Query, UpstreamChange};
 use crate::engine::status::QueryStatus;
@@ -360,7 +360,7 @@ impl PipelineThread {
                 Ok(Command::Restore(queries, reply)) => {
                     queries.into_iter().for_each(|query| self.restore(query));
                     self.fill_tables();
-                    drop(reply.send(()));
+                    let _ = reply.send(());
                 }
                 Ok(Command::Detach(id, reply)) => {
                     let _ = reply.send(self.detach(id));

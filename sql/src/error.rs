@@ -23,6 +23,8 @@ pub enum SqlState {
     DuplicateColumn,
     /// 42809
     WrongObjectType,
+    /// 42P18
+    IndeterminateDatatype,
     /// 2BP01
     DependentObjectsStillExist,
     /// 0A000
@@ -125,6 +127,7 @@ impl SqlState {
             Self::DuplicateTable => "42P07",
             Self::DuplicateColumn => "42701",
             Self::WrongObjectType => "42809",
+            Self::IndeterminateDatatype => "42P18",
             Self::DependentObjectsStillExist => "2BP01",
             Self::FeatureNotSupported => "0A000",
             Self::InvalidParameterValue => "22023",

@@ -268,8 +268,8 @@ impl Engine {
             }
         }
         state.pipelines[&home]
-            .ask(|reply| Command::Attach(queries, reply))
-            .await?
+            .ask(|reply| Command::Restore(queries, reply))
+            .await
     }
 
     fn break_group(state: &mut EngineState, group: &[Arc<QuerySpec>], at: usize, error: &EngineError) {

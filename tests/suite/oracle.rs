@@ -70,6 +70,17 @@ const SHAPES: &[Shape] = &[
     shape("SELECT k, count(*) AS n FROM s GROUP BY k HAVING count(*) > 2"),
     shape("SELECT k % 3 AS m, sum(v * 2) AS s FROM s WHERE k IS NOT NULL GROUP BY k % 3"),
     shape("SELECT DISTINCT g, b FROM s"),
+    shape("SELECT ARRAY[k, v] AS a, count(*) AS n, sum(w) AS s FROM s GROUP BY ARRAY[k, v]"),
+    shape("SELECT DISTINCT ARRAY[g, NULL] || g AS a FROM s"),
+    shape("SELECT ROW(k, g) AS r, count(*) AS n, max(v) AS hi FROM s GROUP BY ROW(k, g)"),
+    shape(
+        "SELECT k, array_agg(v ORDER BY v) AS vs, array_agg(DISTINCT g ORDER BY g) AS gs FROM s GROUP BY k",
+    ),
+    shape("SELECT x, count(*) AS n FROM s, unnest(ARRAY[k, v, NULL]) AS x GROUP BY x"),
+    shape(
+        "SELECT b, min(ARRAY[k, v]) AS lo, max(ARRAY[g]) AS hi, count(DISTINCT ARRAY[v]) AS d FROM s GROUP BY b",
+    ),
+    shape("SELECT k, v FROM s WHERE v = ANY(ARRAY[1, k, 3]) OR k <> ALL(ARRAY[v])"),
     // Orders and window functions; what has to be the same in both answers has an order of its own.
     shape("SELECT v, g, k, w, b FROM s ORDER BY v DESC, g, k, w, b LIMIT 5"),
     shape("SELECT v, g, k, w, b, f FROM s ORDER BY v NULLS FIRST, g, k DESC, w, b, f LIMIT 4 OFFSET 3"),

@@ -44,9 +44,9 @@ macro_rules! files {
 }
 
 files! {
-    aggregates asof collected conditions dates ddl errors formatting functions group_windows joins json math numbers over select
-    sessions setops show sinks_into_tables strings subqueries tables temporal_filters temporal_joins times topn types
-    upsert user_functions views windows
+    aggregates array_views arrays asof collected conditions dates ddl errors formatting functions group_windows joins json json_views
+    math numbers over select sessions setops show sinks_into_tables strings structs subqueries tables temporal_filters
+    temporal_joins times topn types upsert user_functions views windows
 }
 
 #[test]

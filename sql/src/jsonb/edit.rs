@@ -168,6 +168,8 @@ impl Change<'_> {
             Kind::Object => self.in_object(value, level, out),
             Kind::Array => self.in_array(value, level, out),
             _ => {
+                // A step that is NULL is an error even where it leads nowhere.
+                self.step(level)?;
                 out.push_str(value);
                 Ok(())
             }

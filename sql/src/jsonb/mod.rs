@@ -72,6 +72,17 @@ pub fn is_jsonb(data_type: &DataType) -> bool {
     }
 }
 
+/// Whether values of a type are documents, or arrays or rows with documents in them.
+#[must_use]
+pub fn holds_documents(data_type: &DataType) -> bool {
+    match data_type {
+        document if is_jsonb(document) => true,
+        DataType::List(item) => holds_documents(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_documents(field.data_type())),
+        _ => false,
+    }
+}
+
 /// The JSONB column of documents in normal form.
 #[must_use]
 pub fn column(texts: StringArray) -> ArrayRef {

@@ -186,6 +186,8 @@ pub(crate) fn at_path<'a, 's>(document: &'a str, steps: impl Iterator<Item = Ste
                 Pairs::of(value).find(|(own, _)| *own == key)?.1
             }
             (Kind::Array, Step::Index(index) | Step::Either(_, Some(index))) => element_at(value, index)?,
+            // PostgreSQL takes a scalar for an array of one element here.
+            (kind, Step::Index(0 | -1)) if kind != Kind::Object => value,
             _ => return None,
         };
     }

@@ -3,11 +3,11 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::script::is_word;
 
@@ -35,6 +35,48 @@ impl HighwaterDialect {
             prefixes_left: Cell::new(10_000 + 64 * tokens.len() as u64),
             has_versions: tokens.iter().any(|token| is_word(&token.token, &["system_time"])),
         }
+    }
+}
+
+impl HighwaterDialect {
+    /// What follows `BETWEEN SYMMETRIC`: within the bounds, whichever of them is the lower one.
+    fn between(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        is_negated: bool,
+        is_symmetric: bool,
+    ) -> Result<Expr, ParserError> {
+        let precedence = self.prec_value(Precedence::Between);
+        let low = parser.parse_subexpr(precedence)?;
+        parser.expect_keyword_is(Keyword::AND)?;
+        let high = parser.parse_subexpr(precedence)?;
+        let within = |low: &Expr, high: &Expr, negated: bool| Expr::Between {
+            expr: Box::new(expr.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        };
+        if !is_symmetric {
+            return Ok(within(&low, &high, is_negated));
+        }
+        let op = match is_negated {
+            true => BinaryOperator::And,
+            false => BinaryOperator::Or,
+        };
+        Ok(Expr::Nested(Box::new(Expr::BinaryOp {
+            left: Box::new(within(&low, &high, is_negated)),
+            op,
+            right: Box::new(within(&high, &low, is_negated)),
+        })))
+    }
+}
+
+/// The keyword that a token ahead is.
+fn keyword_at(parser: &Parser, ahead: usize) -> Keyword {
+    match &parser.peek_nth_token_ref(ahead).token {
+        Token::Word(word) if word.quote_style.is_none() => word.keyword,
+        _ => Keyword::NoKeyword,
     }
 }
 
@@ -88,6 +130,28 @@ impl Dialect for HighwaterDialect {
                 None
             }
         }
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        expr: &Expr,
+        _precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let is_negated = keyword_at(parser, 0) == Keyword::NOT;
+        let between = usize::from(is_negated);
+        if keyword_at(parser, between) != Keyword::BETWEEN {
+            return None;
+        }
+        let is_symmetric = match keyword_at(parser, between + 1) {
+            Keyword::SYMMETRIC => true,
+            Keyword::ASYMMETRIC => false,
+            _ => return None,
+        };
+        for _ in 0..between + 2 {
+            parser.advance_token();
+        }
+        Some(self.between(parser, expr, is_negated, is_symmetric))
     }
 
     /// For `FOR SYSTEM_TIME AS OF`.

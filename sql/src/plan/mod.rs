@@ -12,9 +12,12 @@
 //! Both ways share `bind`: names, PostgreSQL's types and column names, window functions. So a view and a one-shot read of
 //! the same query have the same columns and the same answer.
 
+mod arrays;
 mod averages;
 mod batch;
 mod clauses;
+mod common_type;
+mod compared;
 mod context;
 mod depth;
 mod distinct_on;
@@ -24,6 +27,7 @@ mod functions;
 mod group_window;
 pub mod guarded;
 mod host_types;
+mod integers;
 mod json;
 mod lateral;
 mod literals;

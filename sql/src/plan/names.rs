@@ -48,9 +48,12 @@ impl OutputNames {
         let SetExpr::Select(select) = query.body.as_mut() else {
             return query;
         };
-        for index in &self.repeated {
+        // DataFusion's planner does not find an expression of groups by its place unless it has a name.
+        let ordered = places_of_order(query.order_by.as_ref());
+        for index in self.repeated.iter().chain(&ordered) {
             if let Some(item) = select.projection.get_mut(*index)
                 && let SelectItem::UnnamedExpr(expr) = item
+                && (self.repeated.contains(index) || !is_column(expr))
             {
                 let alias = ast::Ident::with_quote('"', format!("?column {}?", index + 1));
                 *item = SelectItem::ExprWithAlias {
@@ -81,6 +84,25 @@ impl OutputNames {
         }
         names
     }
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// Which items of the select list `ORDER BY 1, 2` means.
+fn places_of_order(order: Option<&ast::OrderBy>) -> Vec<usize> {
+    let Some(ast::OrderByKind::Expressions(keys)) = order.map(|order| &order.kind) else {
+        return Vec::new();
+    };
+    let places = keys.iter().filter_map(|key| match &key.expr {
+        Expr::Value(value) => match &value.value {
+            ast::Value::Number(digits, _) => digits.parse::<usize>().ok()?.checked_sub(1),
+            _ => None,
+        },
+        _ => None,
+    });
+    places.collect()
 }
 
 /// Equal for expressions that DataFusion calls the same: its names leave out casts, types and parentheses.

@@ -172,7 +172,11 @@ impl ScalarUDFImpl for NumberUdf {
     }
 }
 
-fn whole(numbers: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+/// The nearest whole numbers.
+///
+/// # Errors
+/// A type whose values have no fraction.
+pub(crate) fn whole(numbers: &ArrayRef) -> Result<ArrayRef, ArrowError> {
     Ok(match numbers.data_type() {
         DataType::Float32 => {
             let values = numbers.as_primitive::<Float32Type>();

@@ -14,10 +14,11 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast,
 };
 
+use crate::plan::functions::arrays::typed_distinct;
 use crate::plan::functions::with_constant_digits;
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{json, numbers, rewrite, similar, unlike};
+use crate::plan::{compared, json, literals, numbers, rewrite, similar, unlike};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -166,26 +167,13 @@ fn argument_type(function: &str, argument: &DataType) -> Option<DataType> {
 /// Gives the numbers and patterns of a plan, which is not yet type-coerced, PostgreSQL's meaning.
 pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, schema| {
-        let expr = json::typed(expr, schema)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = similar::as_regular_expression(unlike::refuse(expr.data, schema)?.data)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        if let Some(call) = with_constant_digits(&expr.data, schema)? {
-            return Ok(Transformed::yes(call));
-        }
-        let expr = similar::with_backslash(expr.data)?;
-        if expr.transformed {
-            return Ok(expr);
-        }
-        let expr = similar::in_our_spelling(expr.data)?;
-        Ok(match expr.transformed {
-            true => expr,
-            false => numbers::constant(expr.data),
-        })
+        let operator = typed_distinct(expr);
+        let meant = meant(operator.data, schema)?;
+        Ok(Transformed::new(
+            meant.data,
+            operator.transformed || meant.transformed,
+            meant.tnr,
+        ))
     })?;
     // The columns of VALUES have the types of what stands in them.
     plan.transform_up_with_subqueries(|node| match node {
@@ -195,6 +183,34 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         other => Ok(Transformed::no(other)),
     })
     .map(|plan| plan.data)
+}
+
+/// One expression with PostgreSQL's meaning: by the first rule that has to do with it.
+fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let rules: [fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>; 8] = [
+        json::typed,
+        literals::nested_cast,
+        compared::by_key,
+        |expr, schema| similar::as_regular_expression(unlike::refuse(expr, schema)?.data),
+        |expr, schema| {
+            Ok(match with_constant_digits(&expr, schema)? {
+                Some(call) => Transformed::yes(call),
+                None => Transformed::no(expr),
+            })
+        },
+        |expr, _| similar::with_backslash(expr),
+        |expr, _| similar::in_our_spelling(expr),
+        |expr, _| Ok(numbers::constant(expr)),
+    ];
+    let mut expr = expr;
+    for rule in rules {
+        let changed = rule(expr, schema)?;
+        if changed.transformed {
+            return Ok(changed);
+        }
+        expr = changed.data;
+    }
+    Ok(Transformed::no(expr))
 }
 
 /// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a
@@ -208,10 +224,7 @@ fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
         return Ok(Transformed::no(expr));
     };
-    let (Expr::Literal(left, _), Expr::Literal(right, _)) = (left.as_ref(), right.as_ref()) else {
-        return Ok(Transformed::no(expr));
-    };
-    let (Some(a), Some(b)) = (integer(left), integer(right)) else {
+    let (Some((a, left)), Some((b, right))) = (integer(left), integer(right)) else {
         return Ok(Transformed::no(expr));
     };
     let value = match op {
@@ -220,32 +233,52 @@ fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {
         Operator::Multiply => a * b,
         _ => return Ok(Transformed::no(expr)),
     };
-    let folded = match left.data_type() {
+    if left != right {
+        return Ok(Transformed::no(expr));
+    }
+    let folded = match left {
         DataType::Int16 => i16::try_from(value).ok().map(|v| ScalarValue::Int16(Some(v))),
         DataType::Int32 => i32::try_from(value).ok().map(|v| ScalarValue::Int32(Some(v))),
         _ => i64::try_from(value).ok().map(|v| ScalarValue::Int64(Some(v))),
     };
-    match folded {
-        Some(folded) if left.data_type() == right.data_type() => {
-            Ok(Transformed::yes(Expr::Literal(folded, None)))
-        }
-        Some(_) => Ok(Transformed::no(expr)),
-        None => Err(external(SqlError::new(
+    let Some(folded) = folded else {
+        return Err(external(SqlError::new(
             SqlState::NumericValueOutOfRange,
-            format!(
-                "{} out of range",
-                crate::plan::types::sql_type_name(&left.data_type())
-            ),
-        ))),
-    }
+            format!("{} out of range", crate::plan::types::sql_type_name(&left)),
+        )));
+    };
+    // A small constant is INTEGER; a BIGINT of that size is a cast, which it stays where this plan is part of another one.
+    let folded = match i32::try_from(value) {
+        Ok(small) if left == DataType::Int64 => cast(
+            Expr::Literal(ScalarValue::Int32(Some(small)), None),
+            DataType::Int64,
+        ),
+        _ => Expr::Literal(folded, None),
+    };
+    Ok(Transformed::yes(folded))
 }
 
-/// An integer, as wide as any product of two needs it.
-fn integer(value: &ScalarValue) -> Option<i128> {
-    match value {
-        ScalarValue::Int16(Some(v)) => Some(i128::from(*v)),
-        ScalarValue::Int32(Some(v)) => Some(i128::from(*v)),
-        ScalarValue::Int64(Some(v)) => Some(i128::from(*v)),
+/// A constant integer, as wide as any product of two needs it, and its type.
+fn integer(expr: &Expr) -> Option<(i128, DataType)> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Int16(Some(v)), _) => Some(i128::from(*v)),
+        Expr::Literal(ScalarValue::Int32(Some(v)), _) => Some(i128::from(*v)),
+        Expr::Literal(ScalarValue::Int64(Some(v)), _) => Some(i128::from(*v)),
+        _ => None,
+    };
+    match expr {
+        Expr::Literal(value, _) => Some((literal(expr)?, value.data_type())),
+        Expr::Cast(own) => {
+            let value = literal(&own.expr)?;
+            let data_type = own.field.data_type();
+            let fits = match data_type {
+                DataType::Int16 => i16::try_from(value).is_ok(),
+                DataType::Int32 => i32::try_from(value).is_ok(),
+                DataType::Int64 => i64::try_from(value).is_ok(),
+                _ => false,
+            };
+            fits.then(|| (value, data_type.clone()))
+        }
         _ => None,
     }
 }

@@ -27,8 +27,8 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    distinct_on, group_window, json, lateral, literals, postgres, refuse, spelled, sql_function, subquery,
-    temporal, time_join,
+    distinct_on, group_window, integers, json, lateral, literals, postgres, refuse, spelled, sql_function,
+    subquery, temporal, time_join,
 };
 use crate::{SqlError, SqlState};
 
@@ -57,6 +57,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(integers::constants)
         .and_then(lateral::unnested)
         .and_then(json::unnested)
         .and_then(postgres::written)

@@ -10,13 +10,16 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
-use crate::plan::functions::SERIES;
-use crate::plan::place::position_of;
+use crate::plan::arrays;
+use crate::plan::functions::arrays::own;
+use crate::plan::functions::{MATCHES, SERIES};
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// Functions that give a row for each element of what another function gives as a list.
-const SET_RETURNING: [(&str, &str); 3] = [
+const SET_RETURNING: [(&str, &str); 5] = [
+    ("regexp_matches", MATCHES),
     ("generate_series", SERIES),
+    ("generate_subscripts", own::SUBSCRIPTS),
     ("regexp_split_to_table", "regexp_split_to_array"),
     ("string_to_table", "string_to_array"),
 ];
@@ -56,6 +59,9 @@ pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
 }
 
 fn expression(expr: &mut Expr) -> Result<(), SqlError> {
+    if arrays::in_our_words(expr)? {
+        return Ok(());
+    }
     let replaced = match expr {
         Expr::UnaryOp { op, expr: inner } => {
             let name = match op {
@@ -117,16 +123,11 @@ fn function_call(function: &Function) -> Result<Option<Expr>, SqlError> {
             [one] => Some(call("age", vec![call("current_date", Vec::new()), one.clone()])),
             _ => None,
         },
-        "regexp_matches" => {
-            let error = SqlError::unsupported("regexp_matches(), which gives several rows")
-                .with_hint("Use regexp_match() for the first match, or regexp_split_to_table().");
-            return Err(match position_of(ast::Spanned::span(&function.name)) {
-                Some(position) => error.at(position),
-                None => error,
-            });
-        }
         "unnest" => match plain_args(function).as_slice() {
-            [Expr::Function(inner)] => list_function(inner).map(|list| call("unnest", vec![list])),
+            [Expr::Function(inner)] if list_function(inner).is_some() => {
+                list_function(inner).map(|list| call("unnest", vec![list]))
+            }
+            [list] => Some(call("unnest", vec![call(own::ELEMENTS, vec![list.clone()])])),
             _ => None,
         },
         _ => list_function(function).map(|list| call("unnest", vec![list])),
@@ -231,17 +232,21 @@ fn name_sets(select: &mut Select) {
 
 /// A function of several rows in FROM becomes a query of its own, LATERAL where it reads columns.
 fn table_of_set(factor: &mut TableFactor) {
-    let (name, args, alias) = match factor {
+    let (name, args, alias, is_numbered) = match factor {
         TableFactor::Table {
             name,
             args: Some(args),
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (name, args.args.as_slice(), alias),
+        } => (name, args.args.as_slice(), alias, *with_ordinality),
         TableFactor::Function {
-            name, args, alias, ..
-        } => (name, args.as_slice(), alias),
+            name,
+            args,
+            alias,
+            with_ordinality,
+            ..
+        } => (name, args.as_slice(), alias, *with_ordinality),
         _ => return,
     };
     let called = name.to_string().to_lowercase();
@@ -258,18 +263,30 @@ fn table_of_set(factor: &mut TableFactor) {
         at: None,
     });
     let column = table.name.clone();
-    let columns = match table.columns.is_empty() {
-        true => vec![TableAliasColumnDef {
-            name: column.clone(),
-            data_type: None,
-        }],
-        false => table.columns.clone(),
+    let named = |name: Ident| TableAliasColumnDef {
+        name,
+        data_type: None,
     };
-    let item = SelectItem::ExprWithAlias {
-        expr: call("unnest", vec![call(list, args)]),
+    let mut columns = table.columns.clone();
+    if columns.is_empty() {
+        columns.push(named(column.clone()));
+    }
+    let list = call(list, args);
+    let mut items = vec![SelectItem::ExprWithAlias {
+        expr: call("unnest", vec![list.clone()]),
         alias: column,
-    };
-    let Some(query) = select_of(item) else { return };
+    }];
+    if is_numbered {
+        let number = Ident::new("ordinality");
+        if columns.len() == 1 {
+            columns.push(named(number.clone()));
+        }
+        items.push(SelectItem::ExprWithAlias {
+            expr: call("unnest", vec![call(own::ORDINALS, vec![list])]),
+            alias: number,
+        });
+    }
+    let Some(query) = select_of(items) else { return };
     *factor = TableFactor::Derived {
         lateral,
         subquery: Box::new(query),
@@ -278,11 +295,11 @@ fn table_of_set(factor: &mut TableFactor) {
     };
 }
 
-/// `SELECT item`
-fn select_of(item: SelectItem) -> Option<Query> {
+/// `SELECT items`
+fn select_of(items: Vec<SelectItem>) -> Option<Query> {
     let mut query = *crate::parse::parse_query("SELECT 1").ok()?;
     if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = vec![item];
+        select.projection = items;
     }
     Some(query)
 }
@@ -300,7 +317,8 @@ fn reads_columns(expr: &Expr) -> bool {
     found
 }
 
-fn number(digits: &str) -> Expr {
+/// A number as it stands in a query.
+pub(crate) fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).with_empty_span())
 }
 
@@ -309,7 +327,8 @@ fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+/// The call of a function.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args
         .into_iter()
         .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::Visit;
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::plan::clauses;
-use crate::plan::functions::Functions;
+use crate::plan::functions::{Functions, arrays};
 use crate::plan::place::planned_position_of;
 use crate::plan::suspect::Suspect;
 use crate::plan::values::{arrow_error, kernel_error};
@@ -222,6 +222,9 @@ fn plan_error(message: &str) -> SqlError {
 /// The error for a function or an operator that is not there for these types.
 fn no_overload(message: &str) -> Option<SqlError> {
     if let Some(call) = quoted_after(message, "argument types '") {
+        if let Some(error) = arrays::no_form(&sql_types_in(&call)) {
+            return Some(error);
+        }
         let error = SqlError::new(
             SqlState::UndefinedFunction,
             format!("function {} does not exist", sql_types_in(&call)),

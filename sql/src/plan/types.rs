@@ -21,6 +21,11 @@ pub const DECIMAL_SCALE: i8 = 16;
 /// How deep arrays and structs may be nested.
 const NESTING_MAX: usize = 16;
 
+/// The type of arrays of a type.
+pub(crate) fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("item", element, true)))
+}
+
 /// The Arrow type of a SQL type.
 ///
 /// # Errors
@@ -75,9 +80,7 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
             precision: None,
         } => DataType::Interval(IntervalUnit::MonthDayNano),
         Sql::Array(ArrayElemTypeDef::AngleBracket(item))
-        | Sql::Array(ArrayElemTypeDef::SquareBracket(item, None)) => {
-            DataType::List(Arc::new(Field::new("item", nested_type(item, depth + 1)?, true)))
-        }
+        | Sql::Array(ArrayElemTypeDef::SquareBracket(item, None)) => list_of(nested_type(item, depth + 1)?),
         Sql::Struct(fields, _) => struct_type(fields, depth)?,
         Sql::Custom(name, arguments) => custom(name, arguments.is_empty(), sql)?,
         // There is one type of documents: JSON is another name of it.

@@ -25,9 +25,40 @@ pub(crate) fn refuse(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
                 check(expr, Operator::Eq, item, schema)?;
             }
         }
+        Expr::ScalarFunction(call) if call.name().starts_with("array") || call.name().contains(' ') => {
+            check_elements(call.name(), &call.args, schema)?;
+        }
         _ => {}
     }
     Ok(Transformed::no(expr))
+}
+
+/// Texts stand in no array of values of another type.
+fn check_elements(name: &str, args: &[Expr], schema: &DFSchema) -> PlanResult<()> {
+    let Ok(types) = args
+        .iter()
+        .map(|arg| arg.get_type(schema))
+        .collect::<PlanResult<Vec<_>>>()
+    else {
+        return Ok(());
+    };
+    let is_other = |data_type: &DataType| match data_type {
+        DataType::List(item) => is_no_text(item.data_type()),
+        _ => false,
+    };
+    let is_text_of_a_row = |(arg, data_type): (&Expr, &DataType)| {
+        is_text(data_type) && !matches!(arg, Expr::Literal(..) | Expr::Placeholder(_))
+    };
+    let has_array_of_others = types.iter().any(is_other);
+    let takes_texts = matches!(name, "array_to_string");
+    if has_array_of_others && !takes_texts && args.iter().zip(&types).any(is_text_of_a_row) {
+        let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+        return plan_err!(
+            "No function matches the given name and argument types '{name}({})'.",
+            types.join(", ")
+        );
+    }
+    Ok(())
 }
 
 fn check(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> PlanResult<()> {

@@ -10,9 +10,9 @@ use crate::catalog::{
     ChangeFormat, ColumnDef, ColumnOrigin, FilledDef, SourceChanges, SourceDef, TableColumnDef, TableDef,
 };
 use crate::error::{SqlError, SqlState};
-use crate::jsonb::is_jsonb;
+use crate::jsonb::holds_documents;
 use crate::options::{Lookup, interpolate_all};
-use crate::plan::types::{arrow_type, written_type};
+use crate::plan::types::{arrow_type, sql_type_name, written_type};
 use crate::plan::{check_default, check_source, scan_of};
 use crate::statement::{CreateTable, Filled, OnConflict, TableColumn, TableConnector};
 use crate::stream_plan::{PlanNode, StreamOp, StreamPlan};
@@ -79,11 +79,12 @@ fn check_key_types(
 ) -> Result<(), SqlError> {
     let document = primary_key
         .iter()
-        .position(|column| is_jsonb(&columns[*column].data_type));
+        .position(|column| holds_documents(&columns[*column].data_type));
     let Some(place) = document else {
         return Ok(());
     };
-    let error = SqlError::unsupported("a primary key of type jsonb")
+    let name = sql_type_name(&columns[primary_key[place]].data_type);
+    let error = SqlError::unsupported(format!("a primary key of type {name}"))
         .with_hint("Take a field of the document into a column of its own, and make that the key.");
     Err(match statement.primary_key.get(place) {
         Some((_, position)) => error.at(*position),

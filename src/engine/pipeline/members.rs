@@ -2,6 +2,7 @@
 
 use highwater_storage::ObjectId;
 
+use super::failure::fail;
 use super::thread::{PipelineThread, fail_with_upstream, failed_queries};
 use super::{PipelineStatus, Released, Reply, order, step};
 use crate::engine::error::EngineError;
@@ -9,13 +10,32 @@ use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 use crate::engine::query::Query;
 use crate::engine::query::backfill::{Backfill, Relations};
-use crate::engine::query::intake::Intake;
 use crate::engine::query::output::Output;
-use crate::engine::status::{Phase, QueryStatus};
+use crate::engine::status::QueryStatus;
 
 impl PipelineThread {
-    /// Adds a query at the end of a step: a new one starts from the content of what it reads.
+    /// Adds a query at the end of a step.
     pub(super) fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
+        self.begin(&mut query)?;
+        self.add(query);
+        Ok(())
+    }
+
+    /// Adds a query of the catalog. One that cannot begin is FAILED alone.
+    pub(super) fn restore(&mut self, mut query: Query) {
+        if let Err(error) = self.begin(&mut query) {
+            fail(&mut query, error);
+        }
+        self.add(query);
+    }
+
+    fn add(&mut self, query: Query) {
+        self.queries.push(query);
+        self.queries = order::in_order(std::mem::take(&mut self.queries));
+    }
+
+    /// Starts a query: a new one from the content of what it reads.
+    fn begin(&mut self, query: &mut Query) -> Result<(), EngineError> {
         if query.failure.is_none() {
             query.start(&self.options.parts, &self.signal)?;
         } else {
@@ -25,13 +45,11 @@ impl PipelineThread {
         let is_new = !query.is_recorded || query.stages.needs_first_step();
         // Rows of a relation that has failed are beyond its last checkpoint.
         let writes = order::writes(&self.queries);
-        fail_with_upstream(&mut query, &writes, &mut failed_queries(&self.queries));
-        if query.failure.is_none() && is_new {
-            self.first_step(&mut query)?;
+        fail_with_upstream(query, &writes, &mut failed_queries(&self.queries));
+        match query.failure.is_none() && is_new {
+            true => self.first_step(query),
+            false => Ok(()),
         }
-        self.queries.push(query);
-        self.queries = order::in_order(std::mem::take(&mut self.queries));
-        Ok(())
     }
 
     /// A step of a new query alone: it has an answer for no rows, and the first part of the content of what it reads.
@@ -123,7 +141,7 @@ impl PipelineThread {
                 operators: query.stages.status(),
                 rows: query.output.rows(),
                 sink: query.output.sink_status(),
-                phase: phase_of(query),
+                phase: query.phase(),
                 memory: query.memory(),
             }
         });
@@ -155,17 +173,5 @@ pub(super) fn note_filled(query: &mut Query) {
     if query.backfill.as_ref().is_some_and(Backfill::is_done) {
         query.backfill = None;
         query.output.set_filling(false);
-    }
-}
-
-fn phase_of(query: &Query) -> Phase {
-    if let Some(backfill) = &query.backfill {
-        let (rows, of_rows) = backfill.rows();
-        return Phase::Filling(rows, of_rows);
-    }
-    if !query.intakes.is_empty() && query.intakes.iter().all(Intake::is_ended) {
-        Phase::Ended
-    } else {
-        Phase::Running
     }
 }

@@ -1,6 +1,7 @@
 //! A pipeline: queries connected through stored relations, on one thread, advancing in steps.
 
 pub(crate) mod checkpoint;
+mod failure;
 mod members;
 mod order;
 mod relief;
@@ -31,6 +32,8 @@ pub(crate) type Reply<T> = tokio::sync::oneshot::Sender<T>;
 pub(crate) enum Command {
     /// Runs these queries too; the reply comes when they have taken their first step.
     Attach(Vec<Query>, Reply<Result<(), EngineError>>),
+    /// Adds queries of the catalog; those that cannot begin are FAILED.
+    Restore(Vec<Query>, Reply<()>),
     /// Lets go of a query. The reply comes when it is out, its readers closed.
     Detach(ObjectId, Reply<Option<Query>>),
     /// Changes a table in one of the coming steps.

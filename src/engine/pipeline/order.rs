@@ -3,7 +3,7 @@
 
 use highwater_storage::ObjectId;
 
-use super::thread::fail;
+use super::failure::fail;
 use crate::engine::error::EngineError;
 use crate::engine::query::Query;
 

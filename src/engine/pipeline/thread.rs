@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, InFlight, checkpoint_of, has_news};
+use super::failure::{fail, failed_table};
 use super::order::{self, Write};
 use super::relief::Relief;
 use super::{Command, PipelineOptions, Reply, members, step};
@@ -375,11 +376,13 @@ impl PipelineThread {
             match self.commands.try_recv() {
                 Ok(Command::Attach(queries, reply)) => {
                     let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
-                    if self.queries.iter().any(is_written) {
-                        // What a new sink starts with is in its table before anything is written.
-                        self.step();
-                    }
+                    self.fill_tables();
                     let _ = reply.send(outcome);
+                }
+                Ok(Command::Restore(queries, reply)) => {
+                    queries.into_iter().for_each(|query| self.restore(query));
+                    self.fill_tables();
+                    let _ = reply.send(());
                 }
                 Ok(Command::Detach(id, reply)) => {
                     let _ = reply.send(self.detach(id));
@@ -398,6 +401,13 @@ impl PipelineThread {
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
+        }
+    }
+
+    /// What a new sink starts with is in its table before anything is written.
+    fn fill_tables(&mut self) {
+        if self.queries.iter().any(is_written) {
+            self.step();
         }
     }
 
@@ -466,35 +476,4 @@ fn take_from_sinks(query: &mut Query, writes: &[Write], changes: &HashMap<Object
             table.add(Origin::Sink, change.deltas.clone());
         }
     }
-}
-
-/// Stops one query; the others go on.
-pub(super) fn fail(query: &mut Query, error: EngineError) {
-    if query.failure.is_none() {
-        tracing::error!(
-            query = %query.spec.name,
-            sqlstate = error.sqlstate,
-            error = %error,
-            detail = error.detail.as_deref(),
-            hint = error.hint.as_deref(),
-            "query failed"
-        );
-        if let Some(table) = &mut query.table {
-            table.refuse_all(&error);
-        }
-        query.failure = Some(error);
-        query.output.end_subscriptions(query.failure.as_ref());
-        // The next checkpoint says of it whether it misses changes of what it reads.
-        query.is_dirty = true;
-        query.stop();
-    }
-}
-
-/// What a statement is told that changes a table which has failed.
-fn failed_table(name: &str, error: &EngineError) -> EngineError {
-    EngineError::new("55000", format!("table \"{name}\" has failed"))
-        .with_detail(format!("Its error is: {}.", error.message))
-        .with_hint(format!(
-            "Run ALTER TABLE {name} RESUME, then the statement again."
-        ))
 }

@@ -34,7 +34,7 @@ use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
-use crate::engine::status::MemoryStatus;
+use crate::engine::status::{MemoryStatus, Phase};
 
 /// A running query, owned by its pipeline's thread.
 pub(crate) struct Query {
@@ -125,6 +125,18 @@ impl Query {
             intake.stop();
         }
         self.output.stop();
+    }
+
+    /// How far the query is: it takes what was there before it, goes on, or its bounded sources have been taken to their ends.
+    pub(crate) fn phase(&self) -> Phase {
+        if let Some(backfill) = &self.backfill {
+            let (rows, of_rows) = backfill.rows();
+            return Phase::Filling(rows, of_rows);
+        }
+        match !self.intakes.is_empty() && self.intakes.iter().all(Intake::is_ended) {
+            true => Phase::Ended,
+            false => Phase::Running,
+        }
     }
 
     /// Takes what the lanes have decoded.

@@ -120,6 +120,16 @@ fn assignable(given: &DataType, wanted: &DataType) -> bool {
     match (given, wanted) {
         (T::Null, _) | (_, T::Utf8) => true,
         (T::List(given), T::List(wanted)) => assignable(given.data_type(), wanted.data_type()),
+        (T::Struct(own), T::Struct(fields))
+            if given != wanted && !jsonb::is_jsonb(given) && !jsonb::is_jsonb(wanted) =>
+        {
+            let mut pairs = own.iter().zip(fields);
+            own.len() == fields.len()
+                && pairs.all(|(own, field)| {
+                    // What a row was written with may be a constant in quotes.
+                    *own.data_type() == T::Utf8 || assignable(own.data_type(), field.data_type())
+                })
+        }
         (given, wanted) if given == wanted || (number(given) && number(wanted)) => true,
         (T::Date32, T::Timestamp(..)) => true,
         (T::Timestamp(..), T::Timestamp(..) | T::Date32 | T::Time64(_)) => true,

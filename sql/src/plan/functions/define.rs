@@ -3,15 +3,16 @@
 use std::hash::{Hash, Hasher};
 
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, IntervalUnit, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::args::{Args, Computed};
+use crate::plan::common_type::common_type;
 use crate::plan::translate::external;
-use crate::plan::types::{DECIMAL_DIGITS, column_type};
+use crate::plan::types::{DECIMAL_DIGITS, column_type, list_of};
 
 /// What an argument may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,11 @@ pub(crate) enum Kind {
     TimestampTz,
     Interval,
     TextArray,
+    Int4Array,
+    /// An array; all arguments of this kind and of [`Kind::Element`] agree in the type of the elements.
+    Array,
+    /// What the arrays among the arguments hold.
+    Element,
     /// Whatever it is.
     Any,
 }
@@ -103,7 +109,34 @@ impl Overload {
             .iter()
             .enumerate()
             .map(|(at, arg)| self.kind_of(at).and_then(|kind| kind.distance(arg)));
-        distances.sum()
+        let distance: Option<u32> = distances.sum();
+        distance.filter(|_| !self.is_polymorphic() || self.element(args).is_some())
+    }
+
+    fn is_polymorphic(&self) -> bool {
+        self.takes
+            .iter()
+            .any(|kind| matches!(kind, Kind::Array | Kind::Element))
+    }
+
+    /// The type of the elements in which the arguments agree; `None` where they do not. Constants in quotes and NULL
+    /// take any type; alone they are texts.
+    fn element(&self, args: &[DataType]) -> Option<DataType> {
+        let mut known: Option<DataType> = None;
+        for (at, arg) in args.iter().enumerate() {
+            let element = match (self.kind_of(at), arg) {
+                (_, DataType::Null) | (Some(Kind::Array | Kind::Element), DataType::Utf8) => continue,
+                (Some(Kind::Array), DataType::List(item)) => item.data_type().clone(),
+                (Some(Kind::Element), other) => other.clone(),
+                _ => continue,
+            };
+            known = match (known, element) {
+                (known, DataType::Null) => known,
+                (None, element) => Some(column_type(&element)),
+                (Some(known), element) => Some(common_type(&known, &element)?),
+            };
+        }
+        Some(known.unwrap_or(DataType::Utf8))
     }
 
     fn result(&self, args: &[DataType]) -> DataType {
@@ -166,14 +199,15 @@ impl Kind {
             Self::Int8 => DataType::Int64,
             Self::Numeric => DataType::Decimal128(DECIMAL_DIGITS, 0),
             Self::Float8 => DataType::Float64,
-            Self::Text | Self::Any => DataType::Utf8,
+            Self::Text | Self::Any | Self::Element => DataType::Utf8,
             Self::Bytea => DataType::Binary,
             Self::Date => DataType::Date32,
             Self::Time => DataType::Time64(TimeUnit::Microsecond),
             Self::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
-            Self::TextArray => DataType::List(std::sync::Arc::new(Field::new("item", DataType::Utf8, true))),
+            Self::TextArray | Self::Array => list_of(DataType::Utf8),
+            Self::Int4Array => list_of(DataType::Int32),
         }
     }
 
@@ -181,7 +215,7 @@ impl Kind {
     fn coerced(self, arg: &DataType) -> DataType {
         let arg = column_type(arg);
         match (self, &arg) {
-            (Self::Any, _) | (Self::Numeric, DataType::Decimal128(..)) => arg,
+            (Self::Any | Self::Array | Self::Element, _) | (Self::Numeric, DataType::Decimal128(..)) => arg,
             (Self::Numeric, DataType::Int16 | DataType::Int32) => DataType::Decimal128(10, 0),
             (Self::Numeric, DataType::Int64) => DataType::Decimal128(19, 0),
             (Self::Numeric, _) => DataType::Decimal128(DECIMAL_DIGITS, crate::plan::types::DECIMAL_SCALE),
@@ -192,16 +226,20 @@ impl Kind {
     /// How far an argument is from this kind, by PostgreSQL's implicit casts; texts may be constants of any type.
     fn distance(self, arg: &DataType) -> Option<u32> {
         use DataType as T;
-        if *arg == T::Null || self == Self::Any {
-            return Some(if self == Self::Text || self == Self::Any {
-                0
-            } else {
-                1
+        if *arg == T::Null || matches!(self, Self::Any | Self::Element) {
+            return Some(match (self, arg) {
+                // A constant in quotes is rather an array beside an array than one of its elements.
+                (Self::Element, T::Utf8) => 8,
+                (Self::Element, T::Null) => 1,
+                (Self::Text | Self::Any | Self::Element, _) => 0,
+                _ => 1,
             });
         }
         let arg = column_type(arg);
         let distance = match (self, &arg) {
-            (Self::Numeric, T::Decimal128(..)) | (Self::TextArray, T::List(_)) => 0,
+            (Self::Numeric, T::Decimal128(..))
+            | (Self::TextArray | Self::Int4Array | Self::Array, T::List(_)) => 0,
+            (Self::Array, other) => return (*other == T::Utf8).then_some(8),
             _ if self.data_type() == arg => 0,
             (Self::Int4 | Self::Int8, T::Int16) | (Self::Int8, T::Int32) => 1,
             // DataFusion counts in BIGINT what PostgreSQL counts in INTEGER.
@@ -275,11 +313,17 @@ impl ScalarUDFImpl for Function {
 }
 
 fn coerced(form: &Overload, args: &[DataType]) -> Vec<DataType> {
+    let element = match form.is_polymorphic() {
+        true => form.element(args),
+        false => None,
+    };
     let kinds = args.iter().enumerate();
     kinds
-        .map(|(at, arg)| {
-            form.kind_of(at)
-                .map_or_else(|| arg.clone(), |kind| kind.coerced(arg))
+        .map(|(at, arg)| match (form.kind_of(at), &element) {
+            (Some(Kind::Array), Some(element)) => list_of(element.clone()),
+            (Some(Kind::Element), Some(element)) => element.clone(),
+            (Some(kind), _) => kind.coerced(arg),
+            (None, _) => arg.clone(),
         })
         .collect()
 }

@@ -3,6 +3,7 @@
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type, Int32Type, Int64Type};
 
 use super::args::{Args, Computed};
+use super::arrays;
 use super::define::{Definition, Gives, Kind, Overload};
 use crate::plan::types::DECIMAL_DIGITS;
 use crate::{SqlError, SqlState};
@@ -147,6 +148,7 @@ pub(crate) static MATH: [Definition; 20] = [
         &[
             Overload::new(&[Float8, Float8, Float8, Int4], Int4, width_bucket),
             Overload::new(&[Numeric, Numeric, Numeric, Int4], Int4, width_bucket_exact),
+            Overload::new(&[Kind::Element, Kind::Array], Int4, arrays::bucket),
         ],
     ),
 ];

@@ -6,6 +6,7 @@
 //! ```
 
 mod args;
+pub(crate) mod arrays;
 mod bounds;
 mod dates;
 mod define;
@@ -44,6 +45,7 @@ use crate::plan::context::planning_options;
 use crate::plan::json;
 
 pub(crate) use self::pattern::for_operator;
+pub(crate) use self::regex::MATCHES;
 pub(crate) use self::rounding::with_constant_digits;
 pub(crate) use self::series::{SERIES, or_one_null};
 
@@ -98,7 +100,11 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
         (f.name(), f.aliases())
     }),
     planners: {
-        let ours: [Arc<dyn ExprPlanner>; 2] = [Arc::new(json::JsonOperators), Arc::new(PgOperators)];
+        let ours: [Arc<dyn ExprPlanner>; 3] = [
+            Arc::new(json::JsonOperators),
+            Arc::new(arrays::ArrayOperators),
+            Arc::new(PgOperators),
+        ];
         let theirs = SessionStateDefaults::default_expr_planners();
         ours.into_iter().chain(theirs).collect()
     },
@@ -180,6 +186,7 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
         .into_iter()
         .flatten()
         .chain([&rounding::TO_NUMBER, &series::SERIES_FUNCTION])
+        .chain(arrays::definitions())
 }
 
 /// Functions that DataFusion does not have, or with another meaning.

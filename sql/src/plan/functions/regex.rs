@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use arrow::array::{ListBuilder, StringBuilder};
-use arrow::datatypes::Int32Type;
+use arrow::datatypes::{DataType, Int32Type};
 
 use super::args::{Args, Computed};
-use super::define::{Definition, Kind, Overload};
+use super::define::{Definition, Gives, Kind, Overload};
 use super::pattern::{Flags, Groups, matcher};
+use crate::plan::types::list_of;
 use crate::{SqlError, SqlState};
 
 use Kind::{Bool, Int4, Text, TextArray};
 
-pub(crate) static REGEX: [Definition; 7] = [
+/// `regexp_matches` as a list; a query unnests it.
+pub(crate) const MATCHES: &str = "matches of";
+
+pub(crate) static REGEX: [Definition; 8] = [
     Definition::new(
         "regexp_like",
         &[
@@ -64,6 +68,13 @@ pub(crate) static REGEX: [Definition; 7] = [
         &[
             Overload::new(&[Text, Text], TextArray, first_match),
             Overload::new(&[Text, Text, Text], TextArray, first_match),
+        ],
+    ),
+    Definition::new(
+        MATCHES,
+        &[
+            Overload::giving(&[Text, Text], Gives::Of(list_of_arrays), all_matches),
+            Overload::giving(&[Text, Text, Text], Gives::Of(list_of_arrays), all_matches),
         ],
     ),
     Definition::new(
@@ -373,6 +384,40 @@ fn first_match(args: &Args) -> Computed {
                     .append_option(group.map(|(start, end)| &text[start..end]));
             }
             lists.append(is_found);
+            Ok(())
+        }
+    });
+    for row in 0..args.rows() {
+        match args.any_null(row) {
+            true => lists.append(false),
+            false => list(row, &mut lists)?,
+        }
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+fn list_of_arrays(_: &[DataType]) -> DataType {
+    list_of(list_of(DataType::Utf8))
+}
+
+fn all_matches(args: &Args) -> Computed {
+    let mut lists = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
+    let mut list = each_match!(args, flags_at(args, 2), row, |text, find, read| {
+        |lists: &mut ListBuilder<ListBuilder<StringBuilder>>| {
+            let is_global = read.is_global;
+            matches(text, 0, find, &mut |groups| {
+                let found = lists.values();
+                // Without groups, the whole match is the one element.
+                let from = usize::from(groups.len() > 1);
+                for group in groups.iter().skip(from) {
+                    found
+                        .values()
+                        .append_option(group.map(|(start, end)| &text[start..end]));
+                }
+                found.append(true);
+                is_global
+            });
+            lists.append(true);
             Ok(())
         }
     });

@@ -12,9 +12,9 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
 use super::compute::push_scalar_key;
-use super::values::list_of;
 use crate::jsonb::{self, Writer};
 use crate::plan::translate::external;
+use crate::plan::types::list_of;
 use crate::{SqlError, SqlState};
 
 /// The aggregates, by name.

@@ -1,4 +1,5 @@
-//! Documents are equal if their values are, whatever digits their numbers have: groups, keys and orders go by that.
+//! Documents are equal if their values are, whatever digits their numbers have: groups, keys and orders go by that. Orders
+//! and joins of arrays and rows go by their keys too.
 
 use std::sync::Arc;
 
@@ -9,15 +10,19 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, GroupingSet, Join, LogicalPlan, LogicalPlanBuilder, Sort, Window,
+    Aggregate, Distinct, Expr, ExprSchemable, GroupingSet, Join, LogicalPlan, LogicalPlanBuilder, Sort,
+    Window, WindowFrame, WindowFrameBound, WindowFrameUnits, cast,
 };
 
 use super::functions::JsonFunction;
 use super::values::{is_document, no_function};
 use crate::SqlError;
 use crate::jsonb;
+use crate::plan::common_type::common_type;
+use crate::plan::functions::arrays::{self, is_nested};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
+use crate::plan::types::sql_type_name;
 
 /// The plan, which is not yet type-coerced, with documents by their values. A fixed point: what it gives it leaves alone.
 pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
@@ -51,34 +56,69 @@ pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             expr,
             mut subquery,
             negated,
-        }) if is_document(&expr, schema) => {
+        }) if has_key(&expr, schema) => {
             let plan = Arc::unwrap_or_clone(subquery.subquery);
-            let keys = plan.schema().columns().into_iter().map(|column| {
+            let (mut value, mut keys) = (*expr, Vec::new());
+            for column in plan.schema().columns() {
                 let name = column.name.clone();
-                key(Expr::Column(column), plan.schema()).alias(name)
-            });
-            let keys: Vec<Expr> = keys.collect();
+                let item = Expr::Column(column);
+                let common = common_type(&value.get_type(schema)?, &item.get_type(plan.schema())?);
+                // Arrays of different numbers meet in one type.
+                let item = match common.filter(is_nested) {
+                    Some(common) => {
+                        value = cast(value, common.clone());
+                        cast(item, common)
+                    }
+                    None => item,
+                };
+                keys.push(key(item, plan.schema()).alias(name));
+            }
             subquery.subquery = Arc::new(LogicalPlanBuilder::from(plan).project(keys)?.build()?);
-            let expr = Box::new(key(*expr, schema));
+            let expr = Box::new(key(value, schema));
             Ok(Transformed::yes(Expr::InSubquery(InSubquery {
                 expr,
                 subquery,
                 negated,
             })))
         }
-        Expr::SetComparison(comparison) if is_document(&comparison.expr, schema) => Err(external(
-            SqlError::unsupported("ANY or ALL of a subquery with JSONB").with_hint("Use IN or EXISTS."),
+        Expr::SetComparison(comparison) if has_key(&comparison.expr, schema) => Err(external(
+            SqlError::unsupported("ANY or ALL of a subquery with documents, arrays or rows")
+                .with_hint("Use IN or EXISTS."),
         )),
         other => Ok(Transformed::no(other)),
     })
 }
 
-/// What documents are sorted by; other expressions stay as they are.
+/// Whether an expression is a document, an array or a row.
+fn has_key(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema)
+        .is_ok_and(|data_type| jsonb::is_jsonb(&data_type) || is_nested(&data_type))
+}
+
+/// What documents, arrays and rows are sorted by; other expressions stay as they are.
 fn key(expr: Expr, schema: &DFSchema) -> Expr {
-    match is_document(&expr, schema) {
-        true => JsonFunction::Key.call(vec![expr]),
+    if is_document(&expr, schema) {
+        return JsonFunction::Key.call(vec![expr]);
+    }
+    match has_key(&expr, schema) {
+        true => arrays::key(expr),
         false => expr,
     }
+}
+
+/// Documents are grouped by their value, and within arrays and rows they would be by their text.
+fn check_groups(exprs: &[Expr], schema: &DFSchema) -> PlanResult<()> {
+    for expr in exprs {
+        let Ok(data_type) = expr.get_type(schema) else {
+            continue;
+        };
+        if is_nested(&data_type) && jsonb::holds_documents(&data_type) {
+            let error = SqlError::unsupported(format!("grouping by {}", sql_type_name(&data_type)))
+                .with_hint("Take the documents out of it, or group by its text.");
+            return Err(external(error));
+        }
+    }
+    Ok(())
 }
 
 /// The one document of all equal ones; other expressions stay as they are.
@@ -108,6 +148,7 @@ fn sorted(keys: Vec<SortExpr>, schema: &DFSchema) -> Vec<SortExpr> {
 fn aggregated(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(node.input.schema());
     let names = NamePreserver::new_for_projection();
+    check_groups(&node.group_expr, &schema)?;
     let group = |expr: Expr| match expr {
         Expr::GroupingSet(set) => Expr::GroupingSet(match set {
             GroupingSet::Rollup(exprs) => GroupingSet::Rollup(all_canonical(exprs, &schema)),
@@ -150,9 +191,18 @@ fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
         true => all_canonical(params.args, schema),
         false => params.args,
     };
+    // With DISTINCT the order must be that of an argument, which arrays and rows have themselves.
+    let is_kept = |sort: &SortExpr| params.distinct && !is_document(&sort.expr, schema);
+    let order_by = params.order_by.into_iter().map(|sort| match is_kept(&sort) {
+        true => sort,
+        false => SortExpr {
+            expr: key(sort.expr, schema),
+            ..sort
+        },
+    });
     let params = AggregateFunctionParams {
         args,
-        order_by: sorted(params.order_by, schema),
+        order_by: order_by.collect(),
         ..params
     };
     Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
@@ -161,6 +211,8 @@ fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
 /// The rows whose columns are JSONB have the one document of all equal ones.
 fn distinct(input: Arc<LogicalPlan>) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(input.schema());
+    let all: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    check_groups(&all, &schema)?;
     let is_done = |at: usize| match input.as_ref() {
         LogicalPlan::Projection(projection) => projection.expr.get(at).is_some_and(is_canonical),
         _ => false,
@@ -196,8 +248,13 @@ fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
             Ok(match expr {
                 Expr::WindowFunction(call) => {
                     let WindowFunction { fun, mut params } = *call;
+                    check_groups(&params.partition_by, &schema)?;
                     params.partition_by = all_canonical(params.partition_by, &schema);
+                    let has_keys = params.order_by.iter().any(|sort| has_key(&sort.expr, &schema));
                     params.order_by = sorted(params.order_by, &schema);
+                    if has_keys {
+                        params.window_frame = by_peers(params.window_frame);
+                    }
                     Transformed::yes(Expr::WindowFunction(Box::new(WindowFunction { fun, params })))
                 }
                 other => Transformed::no(other),
@@ -208,13 +265,26 @@ fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
     Window::try_new(exprs, node.input).map(|node| Transformed::yes(LogicalPlan::Window(node)))
 }
 
+/// The frame in groups of peers, if it is one of a range without distances: DataFusion has no ranges of keys.
+fn by_peers(frame: WindowFrame) -> WindowFrame {
+    let is_plain = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => true,
+        WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => distance.is_null(),
+    };
+    match frame.units == WindowFrameUnits::Range && is_plain(&frame.start_bound) && is_plain(&frame.end_bound)
+    {
+        true => WindowFrame::new_bounds(WindowFrameUnits::Groups, frame.start_bound, frame.end_bound),
+        false => frame,
+    }
+}
+
 fn joined(mut node: Join) -> PlanResult<Transformed<LogicalPlan>> {
     let (left, right) = (Arc::clone(node.left.schema()), Arc::clone(node.right.schema()));
     let on = std::mem::take(&mut node.on);
     node.on = on
         .into_iter()
         .map(
-            |(one, other)| match is_document(&one, &left) && is_document(&other, &right) {
+            |(one, other)| match has_key(&one, &left) && has_key(&other, &right) {
                 true => (key(one, &left), key(other, &right)),
                 false => (one, other),
             },

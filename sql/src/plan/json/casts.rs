@@ -15,14 +15,14 @@ use datafusion::logical_expr::{
 };
 
 use super::functions::JsonFunction;
-use super::values::{Texts, array_items, document, result, unknown_text};
+use super::values::{Texts, document, result, unknown_text};
 use crate::jsonb::{self, Kind, kind_of};
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
 use crate::plan::{numbers, rewrite};
 use crate::{SqlError, SqlState};
 
-/// A cast, if it has to do with JSONB: as a call, or as a constant. Casts of constants to arrays are read as PostgreSQL reads them.
+/// A cast, if it has to do with JSONB: as a call, or as a constant.
 pub(super) fn cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let (inner, field, fails) = match &expr {
         Expr::Cast(Cast { expr, field }) => (expr, field, true),
@@ -37,22 +37,7 @@ pub(super) fn cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr
         (true, true) => Some(inner.as_ref().clone()),
         (false, true) => Some(to_document(inner, &from, fails)?),
         (true, false) => Some(from_document(inner, to, fails)?),
-        (false, false) => match (unknown_text(inner), to) {
-            (Some(text), DataType::List(item)) => {
-                let items = array_items(text).map_err(external)?;
-                let items = items.into_iter().map(datafusion::common::ScalarValue::Utf8);
-                let list = datafusion::common::ScalarValue::new_list_nullable(
-                    &items.collect::<Vec<_>>(),
-                    &DataType::Utf8,
-                );
-                let list = datafusion::common::ScalarValue::List(list);
-                match item.data_type().is_nested() {
-                    true => None,
-                    false => Some(Expr::Literal(list.cast_to(to)?, None)),
-                }
-            }
-            _ => None,
-        },
+        (false, false) => None,
     };
     Ok(match changed {
         Some(changed) => Transformed::yes(changed),

@@ -55,6 +55,8 @@ pub(super) fn compute(function: JsonFunction, args: &ScalarFunctionArgs) -> Plan
         F::BuildArray => call.built_array()?,
         F::ToJsonb => call.converted()?,
         F::KeyList
+        | F::EachKeyList
+        | F::EachTextKeyList
         | F::ElementList
         | F::ElementTextList
         | F::ValueList
@@ -453,14 +455,15 @@ struct ListForm {
 impl ListForm {
     fn of(function: JsonFunction) -> Self {
         use JsonFunction as F;
+        let is_of_keys = matches!(function, F::KeyList | F::EachKeyList | F::EachTextKeyList);
         Self {
             name: match function {
                 F::KeyList => "jsonb_object_keys",
-                F::PairTextList | F::ValueTextList => "jsonb_each_text",
+                F::PairTextList | F::ValueTextList | F::EachTextKeyList => "jsonb_each_text",
                 _ => "jsonb_each",
             },
-            keys: matches!(function, F::KeyList | F::PairList | F::PairTextList),
-            values: function != F::KeyList,
+            keys: is_of_keys || matches!(function, F::PairList | F::PairTextList),
+            values: !is_of_keys,
             as_text: matches!(function, F::ElementTextList | F::ValueTextList | F::PairTextList),
             of_array: matches!(function, F::ElementList | F::ElementTextList),
         }
@@ -498,7 +501,7 @@ impl ListForm {
             }
             (Kind::Object, true) => return Err(refused("cannot extract elements from an object")),
             (_, true) => return Err(refused("cannot extract elements from a scalar")),
-            (_, false) if self.values => {
+            (_, false) if self.name != "jsonb_object_keys" => {
                 return Err(refused(&format!("cannot call {} on a non-object", self.name)));
             }
             (Kind::Array, false) => return Err(refused("cannot call jsonb_object_keys on an array")),

@@ -10,8 +10,9 @@ use datafusion::logical_expr::{
 
 use super::compute;
 use super::sets::LIST_SUFFIX;
-use super::values::list_of;
 use crate::jsonb;
+use crate::plan::functions::arrays::is_nested;
+use crate::plan::types::list_of;
 
 /// A function on documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +50,10 @@ pub(crate) enum JsonFunction {
     Pretty,
     /// The keys of an object as a list.
     KeyList,
+    /// The same for `jsonb_each`.
+    EachKeyList,
+    /// The same for `jsonb_each_text`.
+    EachTextKeyList,
     ElementList,
     ElementTextList,
     /// The values of an object as a list.
@@ -85,7 +90,7 @@ pub(super) enum Takes {
 }
 
 impl JsonFunction {
-    const ALL: [Self; 32] = [
+    const ALL: [Self; 34] = [
         Self::Get,
         Self::GetText,
         Self::ExtractPath,
@@ -107,6 +112,8 @@ impl JsonFunction {
         Self::Insert,
         Self::Pretty,
         Self::KeyList,
+        Self::EachKeyList,
+        Self::EachTextKeyList,
         Self::ElementList,
         Self::ElementTextList,
         Self::ValueList,
@@ -143,6 +150,8 @@ impl JsonFunction {
             Self::Insert => "jsonb_insert",
             Self::Pretty => "jsonb_pretty",
             Self::KeyList => "jsonb_object_keys",
+            Self::EachKeyList => "jsonb_each keys",
+            Self::EachTextKeyList => "jsonb_each_text keys",
             Self::ElementList => "jsonb_array_elements",
             Self::ElementTextList => "jsonb_array_elements_text",
             Self::ValueList => "jsonb_object_values",
@@ -232,7 +241,11 @@ impl JsonFunction {
             Self::Contains | Self::Exists | Self::ExistsAny | Self::ExistsAll => DataType::Boolean,
             Self::ArrayLength => DataType::Int32,
             Self::Key => DataType::Binary,
-            Self::KeyList | Self::ElementTextList | Self::ValueTextList => list_of(DataType::Utf8),
+            Self::KeyList
+            | Self::EachKeyList
+            | Self::EachTextKeyList
+            | Self::ElementTextList
+            | Self::ValueTextList => list_of(DataType::Utf8),
             Self::ElementList | Self::ValueList => list_of(jsonb::data_type()),
             Self::PairList => list_of(DataType::Struct(pair_fields(jsonb::data_type()))),
             Self::PairTextList => list_of(DataType::Struct(pair_fields(DataType::Utf8))),
@@ -355,6 +368,9 @@ impl ScalarUDFImpl for Coalesce {
     fn return_type(&self, types: &[DataType]) -> PlanResult<DataType> {
         if types.iter().any(jsonb::is_jsonb) {
             return Ok(jsonb::data_type());
+        }
+        if let Some(nested) = types.iter().find(|data_type| is_nested(data_type)) {
+            return Ok(nested.clone());
         }
         let inner = Self::inner();
         // What is not NULL has one type after coercion, and DataFusion tells it of fields only.

@@ -27,6 +27,7 @@ pub(crate) use by_value::by_value;
 pub(crate) use casts::null_casts;
 pub(crate) use functions::{is_sort_key_of, scalar_functions};
 pub(crate) use lateral::unnested;
-pub(crate) use operators::JsonOperators;
+pub(crate) use operators::{JsonOperators, field};
 pub(crate) use sets::{is_set_function, spread, spread_from};
 pub(crate) use typed::typed;
+pub(crate) use values::no_operator;

@@ -41,6 +41,11 @@ impl ExprPlanner for JsonOperators {
     }
 }
 
+/// `document[step]`
+pub(crate) fn field(document: Expr, step: Expr) -> Expr {
+    JsonFunction::Get.call(vec![document, step])
+}
+
 /// Operators that no other type has.
 fn is_of_json(op: &BinaryOperator) -> bool {
     matches!(

@@ -6,14 +6,18 @@
 //!                                                                unnest(jsonb_object_values(t.j)) AS value) AS e
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, SelectItem, SetExpr, TableAlias, TableFactor,
+    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::parse::parse_query;
+use crate::plan::functions::arrays::own;
 use crate::plan::types::folded;
+use crate::plan::walk::{PartMut, walk_mut};
 use crate::{SqlError, SqlState};
 
 /// What the name of a function has behind it where the function gives a list.
@@ -31,9 +35,9 @@ fn columns_of(name: &str) -> Option<Columns> {
         "array_elements_text" => &[("value", "jsonb_array_elements_text")],
         // Without a name of its own the column is called like the table.
         "object_keys" => &[("", "jsonb_object_keys")],
-        "each" => &[("key", "jsonb_object_keys"), ("value", "jsonb_object_values")],
+        "each" => &[("key", "jsonb_each keys"), ("value", "jsonb_object_values")],
         "each_text" => &[
-            ("key", "jsonb_object_keys"),
+            ("key", "jsonb_each_text keys"),
             ("value", "jsonb_object_values_text"),
         ],
         _ => return None,
@@ -64,36 +68,39 @@ struct Call<'a> {
     args: Vec<&'a Expr>,
     columns: Columns,
     alias: Option<&'a TableAlias>,
+    /// WITH ORDINALITY
+    is_numbered: bool,
 }
 
 fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
-    let (name, args, alias) = match factor {
+    let (name, args, alias, is_numbered) = match factor {
         TableFactor::Table {
             name,
             args: Some(args),
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (name, &args.args, alias),
+        } => (name, &args.args, alias, *with_ordinality),
         TableFactor::Function {
             name,
             args,
             alias,
-            with_ordinality: false,
+            with_ordinality,
             ..
-        } => (name, args, alias),
+        } => (name, args, alias, *with_ordinality),
         TableFactor::UNNEST {
             alias,
             array_exprs,
             with_offset: false,
             with_offset_alias: None,
-            with_ordinality: false,
+            with_ordinality,
         } => {
             return Some(Call {
                 name: "unnest".to_owned(),
                 args: array_exprs.iter().collect(),
                 columns: &[],
                 alias: alias.as_ref(),
+                is_numbered: *with_ordinality,
             });
         }
         _ => return None,
@@ -102,7 +109,10 @@ fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
         return None;
     };
     let name = folded(ident);
-    let columns = columns_of(&name)?;
+    let columns = match name.as_str() {
+        "unnest" => &[],
+        name => columns_of(name)?,
+    };
     let args = args.iter().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
         _ => None,
@@ -112,6 +122,7 @@ fn call_of(factor: &TableFactor) -> Option<Call<'_>> {
         name,
         columns,
         alias: alias.as_ref(),
+        is_numbered,
     })
 }
 
@@ -125,6 +136,7 @@ pub(crate) fn spread_from(query: &mut Query) -> Result<(), SqlError> {
         match body {
             SetExpr::SetOperation { left, right, .. } => open.extend([left.as_mut(), right.as_mut()]),
             SetExpr::Select(select) => {
+                name_values(select)?;
                 for (place, table) in select.from.iter_mut().enumerate() {
                     as_subquery(&mut table.relation, place > 0)?;
                     for join in &mut table.joins {
@@ -138,6 +150,39 @@ pub(crate) fn spread_from(query: &mut Query) -> Result<(), SqlError> {
     Ok(())
 }
 
+/// Lets the name of a function of one column stand for its values: `SELECT f FROM jsonb_array_elements(…) AS f`. A column of
+/// that name in another relation would be meant first, which is not looked at.
+fn name_values(select: &mut Select) -> Result<(), SqlError> {
+    let joined = select.from.iter().flat_map(|table| {
+        let joins = table.joins.iter().map(|join| &join.relation);
+        std::iter::once(&table.relation).chain(joins)
+    });
+    let named: Vec<(String, &'static str)> = joined
+        .filter_map(|factor| {
+            let call = call_of(factor)?;
+            let alias = call.alias.filter(|alias| alias.columns.is_empty())?;
+            match call.columns {
+                [(column, _)] if !column.is_empty() => Some((folded(&alias.name), *column)),
+                _ => None,
+            }
+        })
+        .collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    walk_mut(select, &mut |part| {
+        if let PartMut::Expr(expr) = part
+            && let Expr::Identifier(ident) = expr
+            && let Some((_, column)) = named.iter().find(|(alias, _)| *alias == folded(ident))
+        {
+            let mut column = Ident::with_quote('"', *column);
+            column.span = ident.span;
+            *expr = Expr::CompoundIdentifier(vec![ident.clone(), column]);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
 fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> {
     let Some(call) = call_of(factor) else {
         return Ok(());
@@ -146,20 +191,15 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         Some(alias) => alias.name.clone(),
         None => Ident::with_quote('"', &call.name),
     };
-    let mut items = Vec::new();
+    let mut lists: Vec<(Ident, Expr)> = Vec::new();
     if call.columns.is_empty() {
-        for arg in &call.args {
-            let expr = function("unnest", vec![(*arg).clone()], Span::empty());
-            items.push(SelectItem::ExprWithAlias {
-                expr,
-                alias: own_name.clone(),
-            });
-        }
-        // Columns of several arrays are told apart by the alias's list of columns.
-        for (place, item) in items.iter_mut().enumerate().skip(1) {
-            if let SelectItem::ExprWithAlias { alias, .. } = item {
-                *alias = Ident::with_quote('"', format!("{}_{}", own_name.value, place + 1));
-            }
+        for (place, arg) in call.args.iter().enumerate() {
+            // Columns of several arrays are told apart by the alias's list of columns.
+            let name = match place {
+                0 => own_name.clone(),
+                _ => Ident::with_quote('"', format!("{}_{}", own_name.value, place + 1)),
+            };
+            lists.push((name, elements(arg)));
         }
     }
     for (name, list) in call.columns {
@@ -168,15 +208,23 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         if let Expr::Function(inner) = &mut inner {
             inner.name = list_name(list, Span::empty());
         }
-        let alias = match name.is_empty() {
+        let name = match name.is_empty() {
             true => own_name.clone(),
             false => Ident::with_quote('"', *name),
         };
-        items.push(SelectItem::ExprWithAlias {
-            expr: function("unnest", vec![inner], Span::empty()),
-            alias,
-        });
+        lists.push((name, inner));
     }
+    if call.is_numbered {
+        let all = lists.iter().map(|(_, list)| list.clone()).collect();
+        lists.push((
+            Ident::new("ordinality"),
+            function(own::ORDINALS, all, Span::empty()),
+        ));
+    }
+    let items = lists.into_iter().map(|(alias, list)| SelectItem::ExprWithAlias {
+        expr: function("unnest", vec![list], Span::empty()),
+        alias,
+    });
     let alias = call.alias.cloned().unwrap_or(TableAlias {
         explicit: true,
         name: own_name,
@@ -185,7 +233,7 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
     });
     let mut subquery = parse_query("SELECT 1")?;
     match subquery.body.as_mut() {
-        SetExpr::Select(select) => select.projection = items,
+        SetExpr::Select(select) => select.projection = items.collect(),
         _ => {
             return Err(SqlError::new(
                 SqlState::InternalError,
@@ -200,6 +248,15 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
         sample: None,
     };
     Ok(())
+}
+
+/// The list whose elements `unnest(arg)` gives.
+fn elements(arg: &Expr) -> Expr {
+    match arg {
+        // It is one of ours already.
+        Expr::Function(inner) if inner.name.to_string().contains(' ') => arg.clone(),
+        other => function(own::ELEMENTS, vec![other.clone()], Span::empty()),
+    }
 }
 
 /// Writes a call in the select list as `unnest()` of a list.

@@ -10,6 +10,7 @@ use super::casts;
 use super::functions::{Coalesce, JsonFunction, Takes};
 use super::operators::{among, between, compared, negated_if};
 use super::values::{as_document, as_text_list, is_document, no_function, unknown_text};
+use crate::plan::compared::{as_constant, type_of_constants};
 
 /// The expression, if it has to do with JSONB, as it is computed. A fixed point: what it gives it leaves alone.
 pub(crate) fn typed(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
@@ -114,7 +115,13 @@ fn of_type(expr: &Expr, schema: &DFSchema, is_wanted: impl Fn(&DataType) -> bool
 /// COALESCE, as DataFusion has it.
 fn coalesce(call: &ScalarFunction, schema: &DFSchema) -> PlanResult<Expr> {
     let args = match call.args.iter().any(|arg| is_document(arg, schema)) {
-        false => call.args.clone(),
+        false => match type_of_constants(call.args.iter(), schema) {
+            Some(data_type) => {
+                let args = call.args.iter().cloned();
+                args.map(|arg| as_constant(arg, &data_type)).collect()
+            }
+            None => call.args.clone(),
+        },
         true => {
             let args = call.args.iter().map(|arg| as_document(arg, schema));
             match args.collect::<PlanResult<Option<Vec<_>>>>()? {
@@ -144,8 +151,10 @@ fn other_function(call: &ScalarFunction, schema: &DFSchema) -> PlanResult<Option
             args,
         ))));
     }
-    let takes_any =
-        name.starts_with("array_") || matches!(name, "make_array" | "struct" | "named_struct" | "coalesce");
+    // Names with blanks are those of the functions on arrays and rows.
+    let takes_any = name.starts_with("array_")
+        || name.contains(' ')
+        || matches!(name, "make_array" | "struct" | "named_struct" | "coalesce");
     match takes_any {
         true => Ok(None),
         false => no_function(name, &call.args, schema),

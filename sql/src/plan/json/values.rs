@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field};
+use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprSchemable};
 
-use crate::SqlError;
 use crate::jsonb;
+use crate::plan::literals;
 use crate::plan::translate::external;
-use crate::plan::types::sql_type_name;
+use crate::plan::types::{list_of, sql_type_name};
 
 /// Texts of an argument, by row.
 pub(super) enum Texts {
@@ -96,11 +96,6 @@ pub(super) fn text_list() -> DataType {
     list_of(DataType::Utf8)
 }
 
-/// The type of a list.
-pub(super) fn list_of(item: DataType) -> DataType {
-    DataType::List(Arc::new(Field::new("item", item, true)))
-}
-
 /// A column as the result of a call: a single value if all arguments are.
 pub(super) fn result(column: ArrayRef, is_constant: bool) -> PlanResult<ColumnarValue> {
     match is_constant {
@@ -148,71 +143,16 @@ pub(super) fn as_document(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<E
 /// The expression as an array of texts: as it is, or read from a constant in quotes.
 pub(super) fn as_text_list(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<Expr>> {
     if let Some(text) = unknown_text(expr) {
-        let items = array_items(text).map_err(external)?;
-        let items: Vec<ScalarValue> = items.into_iter().map(ScalarValue::Utf8).collect();
-        let list = ScalarValue::new_list_nullable(&items, &DataType::Utf8);
-        return Ok(Some(Expr::Literal(ScalarValue::List(list), None)));
+        let list = literals::nested_constant(text, &text_list()).map_err(external)?;
+        return Ok(Some(Expr::Literal(list, None)));
     }
     Ok(match expr.get_type(schema) {
+        Ok(DataType::Null) => Some(Expr::Literal(ScalarValue::try_new_null(&text_list())?, None)),
         Ok(DataType::List(item)) if item.data_type().is_string() || item.data_type().is_null() => {
             Some(expr.clone())
         }
         _ => None,
     })
-}
-
-/// The elements of an array of one dimension, as PostgreSQL writes it.
-pub(super) fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
-    let malformed = || {
-        SqlError::new(
-            crate::SqlState::InvalidTextRepresentation,
-            format!("malformed array literal: \"{text}\""),
-        )
-    };
-    let inner = text
-        .trim()
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'))
-        .ok_or_else(malformed)?;
-    let mut items = Vec::new();
-    if inner.trim().is_empty() {
-        return Ok(items);
-    }
-    let mut chars = inner.chars();
-    loop {
-        let (mut item, mut was_quoted, mut in_quotes) = (String::new(), false, false);
-        let mut ended = true;
-        while let Some(char) = chars.next() {
-            match char {
-                '\\' => {
-                    item.push(chars.next().ok_or_else(malformed)?);
-                    was_quoted = true;
-                }
-                '"' => {
-                    in_quotes = !in_quotes;
-                    was_quoted = true;
-                }
-                ',' if !in_quotes => {
-                    ended = false;
-                    break;
-                }
-                '{' | '}' if !in_quotes => return Err(malformed()),
-                _ => item.push(char),
-            }
-        }
-        if in_quotes {
-            return Err(malformed());
-        }
-        let plain = if was_quoted { item } else { item.trim().to_owned() };
-        match (was_quoted, plain.is_empty()) {
-            (false, true) => return Err(malformed()),
-            (false, false) if plain.eq_ignore_ascii_case("null") => items.push(None),
-            _ => items.push(Some(plain)),
-        }
-        if ended {
-            return Ok(items);
-        }
-    }
 }
 
 /// The error for a function that is not there for arguments of these types.
@@ -225,7 +165,7 @@ pub(super) fn no_function<T>(name: &str, args: &[Expr], schema: &DFSchema) -> Pl
 }
 
 /// The error for an operator that is not there for sides of these types.
-pub(super) fn no_operator<T>(left: &Expr, operator: &str, right: &Expr, schema: &DFSchema) -> PlanResult<T> {
+pub(crate) fn no_operator<T>(left: &Expr, operator: &str, right: &Expr, schema: &DFSchema) -> PlanResult<T> {
     plan_err!(
         "Cannot infer common argument type for comparison operation {} {operator} {}",
         type_name(left, schema),

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::{bytea, datetime, interval};
+use super::{bytea, datetime, interval, nested};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
 use crate::text::ColumnText;
@@ -28,6 +28,11 @@ pub(crate) fn text_casts(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 }
 
 fn text_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let nested = nested::nested_cast(expr, schema)?;
+    if nested.transformed {
+        return Ok(nested);
+    }
+    let expr = nested.data;
     let (text, field, on_fault) = match &expr {
         Expr::Cast(Cast { expr, field }) => (expr, field, OnFault::Fail),
         Expr::TryCast(TryCast { expr, field }) => (expr, field, OnFault::Null),
@@ -105,31 +110,43 @@ impl ScalarUDFImpl for ToText {
         let [value] = args.args.as_slice() else {
             return exec_err!("text takes one value");
         };
-        let written = |values: &ArrayRef| -> ArrayRef {
-            let writer = ColumnText::new(values);
-            let mut texts = StringBuilder::with_capacity(values.len(), values.len() * 8);
-            let mut text = String::new();
-            for row in 0..values.len() {
-                text.clear();
-                match (values.data_type(), writer.write(row, &mut text)) {
-                    (_, false) => texts.append_null(),
-                    (DataType::Boolean, true) => texts.append_value(match text.as_str() {
-                        "t" => "true",
-                        _ => "false",
-                    }),
-                    (_, true) => texts.append_value(&text),
-                }
-            }
-            Arc::new(texts.finish())
-        };
         Ok(match value {
-            ColumnarValue::Array(values) => ColumnarValue::Array(written(values)),
+            ColumnarValue::Array(values) => ColumnarValue::Array(texts_of(values)),
             ColumnarValue::Scalar(value) => {
-                let texts = written(&value.to_array_of_size(1)?);
+                let texts = texts_of(&value.to_array_of_size(1)?);
                 ColumnarValue::Scalar(ScalarValue::try_from_array(&texts, 0)?)
             }
         })
     }
+}
+
+/// Values as PostgreSQL casts them to texts.
+pub(super) fn texts_of(values: &ArrayRef) -> ArrayRef {
+    let writer = ColumnText::new(values);
+    let mut texts = StringBuilder::with_capacity(values.len(), values.len() * 8);
+    let mut text = String::new();
+    for row in 0..values.len() {
+        text.clear();
+        match (values.data_type(), writer.write(row, &mut text)) {
+            (_, false) => texts.append_null(),
+            (DataType::Boolean, true) => texts.append_value(match text.as_str() {
+                "t" => "true",
+                _ => "false",
+            }),
+            (_, true) => texts.append_value(&text),
+        }
+    }
+    Arc::new(texts.finish())
+}
+
+/// Texts as values of a type, if it is one of those that are read here.
+pub(super) fn of_texts(texts: &StringArray, data_type: &DataType) -> Option<Result<ArrayRef, SqlError>> {
+    let function = FromText {
+        target: Target::of(data_type)?,
+        on_fault: OnFault::Fail,
+        signature: Signature::any(1, Volatility::Immutable),
+    };
+    Some(function.values(texts))
 }
 
 /// The types that are read here.
@@ -189,12 +206,8 @@ impl Target {
 /// # Errors
 /// As PostgreSQL reports it.
 pub(crate) fn check(text: &str, data_type: &DataType) -> Option<Result<(), SqlError>> {
-    let function = FromText {
-        target: Target::of(data_type)?,
-        on_fault: OnFault::Fail,
-        signature: Signature::any(1, Volatility::Immutable),
-    };
-    Some(function.values(&StringArray::from(vec![text])).map(drop))
+    let read = of_texts(&StringArray::from(vec![text]), data_type)?;
+    Some(read.map(drop))
 }
 
 /// What becomes of a text that is no value of the type.

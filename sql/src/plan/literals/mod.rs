@@ -11,6 +11,8 @@ mod bytea;
 mod casts;
 mod datetime;
 mod interval;
+mod nested;
+mod nested_text;
 
 use std::ops::ControlFlow;
 
@@ -24,9 +26,13 @@ use datafusion::sql::sqlparser::ast::{
 pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::{in_zone, shown_in_zone};
 use self::interval::{Interval, Unit};
+pub(crate) use self::nested::{constant as nested_constant, nested_cast};
+use crate::plan::arrays;
+use crate::plan::functions::arrays::own;
 use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
+use crate::plan::spelled;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};
@@ -48,6 +54,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
             }
             PartMut::Expr(expr) => {
                 bind_tightly(expr);
+                arrays::untyped_distinct(expr);
                 json::spread(expr);
                 let replaced = match row_values::by_column(expr) {
                     Ok(None) => literal(expr),
@@ -117,6 +124,7 @@ fn alike_in_values(query: &mut ast::Query) {
             _ => None,
         });
         let Some(data_type) = written else {
+            alike_arrays(values, column);
             continue;
         };
         for row in &mut values.rows {
@@ -133,6 +141,22 @@ fn alike_in_values(query: &mut ast::Query) {
                     format: None,
                 };
             }
+        }
+    }
+}
+
+/// Gives constants in quotes in a column of VALUES the type of an array that another row makes: what COALESCE makes of them.
+fn alike_arrays(values: &mut ast::Values, column: usize) {
+    let is_array = |cell: &&Expr| matches!(cell, Expr::Function(call) if call.name.to_string() == own::ARRAY);
+    let mut cells = values.rows.iter().filter_map(|row| row.content.get(column));
+    let Some(sample) = cells.find(is_array).cloned() else {
+        return;
+    };
+    for row in &mut values.rows {
+        if let Some(cell) = row.content.get_mut(column)
+            && matches!(cell, Expr::Value(value) if text_of(&value.value).is_some())
+        {
+            *cell = spelled::call("coalesce", vec![cell.clone(), sample.clone()]);
         }
     }
 }
@@ -248,12 +272,12 @@ fn check(value: &ValueWithSpan, data_type: &ast::DataType) -> Result<(), SqlErro
         // A type that is not there is refused when it is planned.
         return Ok(());
     };
-    if let Some(checked) = casts::check(text, &wanted) {
+    if let Some(checked) = casts::check(text, &wanted).or_else(|| nested::check(text, &wanted)) {
         return checked.map_err(|error| at(error, value));
     }
     let checked = match &wanted {
         wanted if jsonb::is_jsonb(wanted) => jsonb::normalized(text).map(drop),
-        DataType::Utf8 | DataType::List(_) | DataType::Struct(_) => Ok(()),
+        DataType::Utf8 => Ok(()),
         _ => ScalarValue::from(text)
             .cast_to(&wanted)
             .map(drop)

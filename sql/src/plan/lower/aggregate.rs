@@ -15,7 +15,9 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
 use super::arguments::Arguments;
 use super::{Facts, Lowering, Relation, refused, type_text};
+use crate::jsonb::holds_documents;
 use crate::plan::explain::{call_text, function_name};
+use crate::plan::functions::arrays;
 use crate::plan::json;
 use crate::plan::translate::translate;
 use crate::plan::types::sql_type_name;
@@ -367,7 +369,9 @@ fn collected(
 fn check_distinct(call: &LogicalCall) -> Result<(), SqlError> {
     let is_argument = |key: &SortExpr| {
         let mut args = call.params.args.iter();
-        args.any(|arg| arg == &key.expr || json::is_sort_key_of(&key.expr, arg))
+        args.any(|arg| {
+            arg == &key.expr || json::is_sort_key_of(&key.expr, arg) || arrays::is_key_of(&key.expr, arg)
+        })
     };
     if !call.params.distinct || call.params.order_by.iter().all(is_argument) {
         return Ok(());
@@ -459,7 +463,10 @@ fn check_argument(function: &AggregateFunction, argument: &DataType) -> Result<(
     let known = match function {
         AggregateFunction::Count | AggregateFunction::Collected(_) => true,
         AggregateFunction::Sum | AggregateFunction::Avg => numeric,
-        AggregateFunction::Min | AggregateFunction::Max => numeric || ordered,
+        AggregateFunction::Min | AggregateFunction::Max => {
+            let keyed = arrays::is_nested(argument) && !holds_documents(argument);
+            numeric || ordered || keyed
+        }
     };
     if known {
         return Ok(());

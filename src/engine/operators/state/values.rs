@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray,
+    new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Date32Type, Date64Type, Decimal128Type, DurationMicrosecondType, Float32Type, Float64Type,
-    Int8Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, Time64NanosecondType, TimeUnit,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
-    UInt8Type, UInt16Type, UInt32Type,
+    Int8Type, Int16Type, Int32Type, Int64Type, IntervalUnit, Time64MicrosecondType, Time64NanosecondType,
+    TimeUnit, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
 };
 
 use highwater_sql::jsonb;
 
+use crate::engine::codec::KeyCodec;
 use crate::engine::error::EngineError;
 
 /// How the values of a type are held.
@@ -28,7 +30,7 @@ pub(crate) enum Form {
     I64,
     /// Decimals.
     I128,
-    /// Text, documents and bytes.
+    /// Text, documents and bytes; arrays, rows and intervals by the bytes of their keys.
     Bytes,
 }
 
@@ -69,7 +71,7 @@ macro_rules! with_integer_type {
 }
 
 impl Form {
-    /// The form of a type; `None` for types that cannot be grouped or ordered here (arrays, structs, intervals).
+    /// The form of a type; `None` for types that cannot be grouped or ordered here, such as arrays of documents.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         macro_rules! integer {
             ($type:ty) => {
@@ -86,6 +88,7 @@ impl Form {
             | DataType::LargeBinary
             | DataType::BinaryView => Some(Self::Bytes),
             document if jsonb::is_jsonb(document) => Some(Self::Bytes),
+            keyed if is_keyed(keyed) => Some(Self::Bytes),
             other => with_integer_type!(other, integer, None),
         }
     }
@@ -146,6 +149,7 @@ impl Values {
                     .ok_or_else(|| EngineError::internal("a column of JSONB has no documents"))?;
                 Self::Bytes(BinaryArray::from(texts))
             }
+            keyed if is_keyed(keyed) => Self::Bytes(keys_of(column)?),
             other => with_integer_type!(other, integer, {
                 return Err(EngineError::internal(format!(
                     "values of type {other} cannot be kept in state"
@@ -251,10 +255,62 @@ pub(crate) fn column_of_bytes(
             let texts = arrow::compute::cast_with_options(&binary, &DataType::Utf8, &options)?;
             Ok(jsonb::column(texts.as_string::<i32>().clone()))
         }
+        keyed if is_keyed(keyed) => column_of_keys(keyed, binary.as_binary::<i32>()),
         other => Err(EngineError::internal(format!(
             "type {other} is not held as bytes"
         ))),
     }
+}
+
+/// Whether values of a type are held as the bytes of their keys. Equal documents may differ in their texts, so nothing that
+/// holds documents is.
+fn is_keyed(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(IntervalUnit::MonthDayNano) => true,
+        DataType::List(_) | DataType::Struct(_) => !jsonb::holds_documents(data_type),
+        _ => false,
+    }
+}
+
+fn keys_of(column: &ArrayRef) -> Result<BinaryArray, EngineError> {
+    let codec = KeyCodec::new(std::slice::from_ref(column.data_type()))?;
+    let columns = [Arc::clone(column)];
+    let keys = codec.encoder(&columns)?;
+    let mut bytes = Vec::new();
+    let mut lengths = Vec::with_capacity(column.len());
+    for row in 0..column.len() {
+        let start = bytes.len();
+        keys.append(row, &mut bytes);
+        lengths.push(bytes.len() - start);
+    }
+    if i32::try_from(bytes.len()).is_err() {
+        return Err(EngineError::new(
+            "54000",
+            "one step has more than 2 GiB of arrays",
+        ));
+    }
+    let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
+    Ok(BinaryArray::try_new(
+        offsets,
+        bytes.into(),
+        column.nulls().cloned(),
+    )?)
+}
+
+fn column_of_keys(data_type: &DataType, keys: &BinaryArray) -> Result<ArrayRef, EngineError> {
+    let codec = KeyCodec::new(std::slice::from_ref(data_type))?;
+    let null = codec.encoder(&[new_null_array(data_type, 1)]).map(|null| {
+        let mut bytes = Vec::new();
+        null.append(0, &mut bytes);
+        bytes
+    })?;
+    let mut decoder = codec.decoder(|_| true, keys.len());
+    for row in 0..keys.len() {
+        // What stands at a NULL is arbitrary.
+        decoder.append(if keys.is_null(row) { &null } else { keys.value(row) })?;
+    }
+    let column = decoder.finish()?.pop().flatten();
+    column.ok_or_else(|| EngineError::internal("a decoder lost its column"))
 }
 
 /// The column with one zero and one NaN, as PostgreSQL compares floats: a row is found again however its zero is written.
@@ -387,6 +443,22 @@ mod tests {
             text.nulls().cloned(),
         );
         assert_eq!(&back.unwrap(), &text);
+        let lists: ArrayRef = Arc::new(arrow::array::ListArray::from_iter_primitive::<Int32Type, _, _>([
+            Some(vec![Some(1), None]),
+            None,
+            Some(vec![]),
+        ]));
+        let Values::Bytes(keys) = Values::of(&lists).unwrap() else {
+            panic!("not of this form")
+        };
+        let lengths: Vec<usize> = (0..3).map(|row| keys.value(row).len()).collect();
+        let back = column_of_bytes(
+            lists.data_type(),
+            keys.value_data().to_vec(),
+            lengths,
+            lists.nulls().cloned(),
+        );
+        assert_eq!(&back.unwrap(), &lists);
         let damaged = column_of_bytes(&DataType::Utf8, vec![0xff], [1], None);
         assert!(damaged.is_err(), "text that is not UTF-8 is refused");
     }

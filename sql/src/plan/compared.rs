@@ -1,0 +1,154 @@
+//! Comparisons of arrays and rows where no operator is planned: IN, BETWEEN, IS DISTINCT FROM; and constants in quotes beside
+//! arrays and rows in CASE and COALESCE.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::logical_expr::expr::{Between, InList};
+use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, cast, not};
+
+use crate::jsonb;
+use crate::plan::functions::arrays::{compared, is_nested, key};
+use crate::plan::{common_type, json};
+
+/// The expression with such comparisons by keys. A fixed point: what it gives it leaves alone.
+///
+/// # Errors
+/// Sides that have no type in common (42883).
+pub(crate) fn by_key(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
+    let is_nested = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| is_nested(&data_type));
+    match &expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(*op) => {
+            match is_nested(left) || is_nested(right) {
+                true => compared(left, *op, right, schema).map(Transformed::yes),
+                false => Ok(Transformed::no(expr)),
+            }
+        }
+        Expr::Between(own) if is_nested(&own.expr) => {
+            let Between {
+                expr,
+                negated,
+                low,
+                high,
+            } = own;
+            let from = compared(expr, Operator::GtEq, low, schema)?;
+            let within = from.and(compared(expr, Operator::LtEq, high, schema)?);
+            Ok(Transformed::yes(match negated {
+                true => not(within),
+                false => within,
+            }))
+        }
+        Expr::InList(InList { expr, list, negated }) if is_nested(expr) || list.iter().any(is_nested) => {
+            among(expr, list, *negated, schema).map(Transformed::yes)
+        }
+        Expr::IsNull(row) => Ok(match of_each_field(row, Expr::is_null, schema) {
+            Some(condition) => Transformed::yes(condition),
+            None => Transformed::no(expr),
+        }),
+        Expr::IsNotNull(row) => Ok(match of_each_field(row, Expr::is_not_null, schema) {
+            Some(condition) => Transformed::yes(condition),
+            None => Transformed::no(expr),
+        }),
+        Expr::Case(case) => Ok(match branches(case, schema) {
+            Some(case) => Transformed::yes(Expr::Case(case)),
+            None => Transformed::no(expr),
+        }),
+        _ => Ok(Transformed::no(expr)),
+    }
+}
+
+/// A condition on all fields of a row; `None` for what is none. A row is NULL if all of its fields are.
+fn of_each_field(row: &Expr, condition: fn(Expr) -> Expr, schema: &DFSchema) -> Option<Expr> {
+    let data_type = row.get_type(schema).ok()?;
+    let DataType::Struct(fields) = &data_type else {
+        return None;
+    };
+    if jsonb::is_jsonb(&data_type) {
+        return None;
+    }
+    let fields = fields.iter().map(|field| {
+        let name = ScalarValue::from(field.name().as_str());
+        let field =
+            datafusion::functions::core::get_field().call(vec![row.clone(), Expr::Literal(name, None)]);
+        condition(field)
+    });
+    fields.reduce(Expr::and)
+}
+
+fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
+}
+
+fn among(value: &Expr, list: &[Expr], negated: bool, schema: &DFSchema) -> PlanResult<Expr> {
+    let mut common = None;
+    for item in std::iter::once(value).chain(list) {
+        if is_unknown(item) {
+            continue;
+        }
+        let own = item.get_type(schema)?;
+        common = match common {
+            None => Some(own),
+            Some(known) => match common_type::common_type(&known, &own) {
+                Some(common) => Some(common),
+                None => return json::no_operator(value, "=", item, schema),
+            },
+        };
+    }
+    let Some(common) = common else {
+        return json::no_operator(value, "=", value, schema);
+    };
+    let keyed = |expr: &Expr| key(cast(expr.clone(), common.clone()));
+    Ok(keyed(value).in_list(list.iter().map(keyed).collect(), negated))
+}
+
+/// A constant in quotes, or NULL.
+fn is_unknown(expr: &Expr) -> bool {
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _))
+}
+
+/// The type of an array or a row among values of which the others are constants in quotes.
+pub(crate) fn type_of_constants<'a>(
+    values: impl Iterator<Item = &'a Expr>,
+    schema: &DFSchema,
+) -> Option<DataType> {
+    let (mut nested, mut has_constant) = (None, false);
+    for value in values {
+        match value {
+            Expr::Literal(ScalarValue::Utf8(Some(_)), _) => has_constant = true,
+            value => {
+                let data_type = value.get_type(schema).ok()?;
+                nested = nested.or(Some(data_type).filter(is_nested));
+            }
+        }
+    }
+    nested.filter(|_| has_constant)
+}
+
+/// A constant in quotes as a value of this type; anything else as it is.
+pub(crate) fn as_constant(value: Expr, data_type: &DataType) -> Expr {
+    match &value {
+        Expr::Literal(ScalarValue::Utf8(Some(_)), _) => cast(value, data_type.clone()),
+        _ => value,
+    }
+}
+
+fn branches(case: &Case, schema: &DFSchema) -> Option<Case> {
+    let thens = case.when_then_expr.iter().map(|(_, then)| then.as_ref());
+    let data_type = type_of_constants(thens.chain(case.else_expr.as_deref()), schema)?;
+    let mut changed = case.clone();
+    let thens = changed.when_then_expr.iter_mut().map(|(_, then)| then);
+    for result in thens.chain(&mut changed.else_expr) {
+        **result = as_constant(result.as_ref().clone(), &data_type);
+    }
+    Some(changed)
+}

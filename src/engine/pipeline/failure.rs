@@ -1,0 +1,35 @@
+//! What becomes of a query that fails: it stops, and the others go on.
+
+use crate::engine::error::EngineError;
+use crate::engine::query::Query;
+
+/// Stops one query; the others go on.
+pub(super) fn fail(query: &mut Query, error: EngineError) {
+    if query.failure.is_none() {
+        tracing::error!(
+            query = %query.spec.name,
+            sqlstate = error.sqlstate,
+            error = %error,
+            detail = error.detail.as_deref(),
+            hint = error.hint.as_deref(),
+            "query failed"
+        );
+        if let Some(table) = &mut query.table {
+            table.refuse_all(&error);
+        }
+        query.failure = Some(error);
+        query.output.end_subscriptions(query.failure.as_ref());
+        // The next checkpoint says of it whether it misses changes of what it reads.
+        query.is_dirty = true;
+        query.stop();
+    }
+}
+
+/// What a statement is told that changes a table which has failed.
+pub(super) fn failed_table(name: &str, error: &EngineError) -> EngineError {
+    EngineError::new("55000", format!("table \"{name}\" has failed"))
+        .with_detail(format!("Its error is: {}.", error.message))
+        .with_hint(format!(
+            "Run ALTER TABLE {name} RESUME, then the statement again."
+        ))
+}

@@ -184,7 +184,7 @@ impl DatabaseBuilder {
             ("checkpoint_interval", format!("{:?}", self.checkpoint_interval)),
             ("lane_threads", self.lane_threads.to_string()),
             ("storage_memory_bytes", self.storage_memory_bytes.to_string()),
-            ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("highwater_version", env!("CARGO_PKG_VERSION").to_owned()),
         ];
         let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &HostTypes)?;
         let options = OpenOptions {

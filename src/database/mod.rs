@@ -6,6 +6,7 @@ mod builder;
 mod change;
 mod recover;
 mod specs;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     /// The objects; replaced as a whole by each DDL statement.
     pub(crate) catalog: RwLock<Arc<Catalog>>,
+    /// Who may open a session from outside.
+    pub(crate) users: RwLock<users::Users>,
     /// What is known of objects beside their statements.
     pub(crate) facts: RwLock<specs::Facts>,
     /// The connectors.

@@ -231,7 +231,11 @@ async fn send_all(
     Ok(())
 }
 
-fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRef> {
+/// The columns under the names that the user gave them.
+///
+/// # Errors
+/// If there are not as many names as columns.
+pub(crate) fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRef> {
     if schema.fields().len() != columns.len() {
         return Err(Error::new(
             "XX000",

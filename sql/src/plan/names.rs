@@ -28,9 +28,12 @@ impl OutputNames {
         let mut repeated = BTreeSet::new();
         let mut items = Vec::new();
         for (index, item) in leading_select(query).iter().enumerate() {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && !seen.insert(planned_name(expr))
-            {
+            let planned = match item {
+                SelectItem::UnnamedExpr(expr) => Some(planned_name(expr)),
+                SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+                _ => None,
+            };
+            if planned.is_some_and(|name| !seen.insert(name)) {
                 repeated.insert(index);
             }
             items.push(match item {
@@ -50,7 +53,7 @@ impl OutputNames {
         };
         for index in &self.repeated {
             if let Some(item) = select.projection.get_mut(*index)
-                && let SelectItem::UnnamedExpr(expr) = item
+                && let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
             {
                 let alias = ast::Ident::with_quote('"', format!("?column {}?", index + 1));
                 *item = SelectItem::ExprWithAlias {

@@ -309,7 +309,8 @@ fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+/// The call of a function with plain arguments.
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args
         .into_iter()
         .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)))

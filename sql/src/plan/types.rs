@@ -216,7 +216,8 @@ pub fn sql_type_name(data_type: &DataType) -> String {
 }
 
 /// The type as text that reads back to it, with all of its digits.
-pub(crate) fn written_type(data_type: &DataType) -> String {
+#[must_use]
+pub fn written_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::List(item) => format!("{}[]", written_type(item.data_type())),

@@ -152,6 +152,7 @@ fn known(value: &Expr) -> Known {
             Value::SingleQuotedString(_)
             | Value::EscapedStringLiteral(_)
             | Value::DollarQuotedString(_)
+            | Value::Placeholder(_)
             | Value::Null => Known::Untyped,
             Value::Boolean(_) => Known::Type(DataType::Boolean),
             Value::Number(digits, _) => Known::Type(number_type(digits)),

@@ -19,7 +19,7 @@ use super::values::{Texts, array_items, document, result, unknown_text};
 use crate::jsonb::{self, Kind, kind_of};
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
-use crate::plan::{numbers, rewrite};
+use crate::plan::{numbers, parameters, rewrite};
 use crate::{SqlError, SqlState};
 
 /// A cast, if it has to do with JSONB: as a call, or as a constant. Casts of constants to arrays are read as PostgreSQL reads them.
@@ -115,7 +115,9 @@ pub(crate) fn null_casts(
     plan: datafusion::logical_expr::LogicalPlan,
 ) -> PlanResult<datafusion::logical_expr::LogicalPlan> {
     rewrite::expressions(plan, |expr, schema| match &expr {
-        Expr::Cast(Cast { expr: inner, field }) if jsonb::is_jsonb(field.data_type()) => {
+        Expr::Cast(Cast { expr: inner, field })
+            if jsonb::is_jsonb(field.data_type()) && parameters::marker(inner).is_none() =>
+        {
             match inner.get_type(schema) {
                 Ok(DataType::Null) => document(None).map(Transformed::yes),
                 _ => Ok(Transformed::no(expr)),

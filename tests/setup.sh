@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a build or a test run needs that Cargo does not bring along.
 #   setup.sh build   compiler, libclang and the OpenSSL and zlib headers
-#   setup.sh test    the same, and Java, Maven, kcat and Kafka's jars for the real broker
+#   setup.sh test    the same, psql, and Java, Maven, kcat and Kafka's jars for the real broker
 #   setup.sh env     prints the exports that a build wants: eval "$(tests/setup.sh env)"
 # What is there already is left alone: the second run only looks. Missing packages are installed by apt.
 # HIGHWATER_ROCKSDB_CACHE may name a folder with rocksdb-<version>/librocksdb.a; it is used where the version fits Cargo.lock.
@@ -60,6 +60,7 @@ missing_for_test() {
   java_is_new_enough || echo java
   have mvn || echo maven
   have kcat || echo kcat
+  have psql || echo postgresql-client
 }
 
 # Installs what is named; libclang and java stand for the package that this release has.

@@ -13,6 +13,7 @@ mod kafka;
 mod nexmark;
 mod oracle;
 mod restart;
+mod server;
 mod sinks_into_tables;
 mod slt;
 mod support;

@@ -106,7 +106,7 @@ impl Connection {
             }
             Request::Execute { portal, rows_max } => return self.execute(&portal, rows_max).await,
             Request::Bind(bind) => self.bind(bind),
-            Request::Describe(target) => self.describe(target),
+            Request::Describe(target) => self.describe(target).await,
             Request::Close(target) => self.close(target),
             Request::Flush => self.wire.flush().await,
             Request::Sync => {

@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// Says what a statement takes and gives, or what a portal gives.
-    pub(super) fn describe(&mut self, target: Target) -> Result<(), Stop> {
+    pub(super) async fn describe(&mut self, target: Target) -> Result<(), Stop> {
         let rows = match target {
             Target::Statement(name) => {
                 let (prepared, oids, _) = self.prepared(&name)?;
@@ -168,13 +168,18 @@ impl Connection {
                 describe::rows(schema.map(AsRef::as_ref), &[])
             }
             Target::Portal(name) => {
-                let portal = self.portals.get(&name).ok_or_else(|| no_portal(&name))?;
-                match &portal.bound {
-                    Some(bound) => {
+                // A cursor is a portal too.
+                match self.portals.get(&name).map(|portal| &portal.bound) {
+                    Some(Some(bound)) => {
                         let schema = bound.prepared.schema().map(AsRef::as_ref);
                         describe::rows(schema, &bound.formats)
                     }
-                    None => describe::rows(None, &[]),
+                    Some(None) => describe::rows(None, &[]),
+                    None => {
+                        let schema = self.session.cursor_schema(&name).await;
+                        let schema = schema.map_err(|_| no_portal(&name))?;
+                        describe::rows(Some(&schema), &[])
+                    }
                 }
             }
         };

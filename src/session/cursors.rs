@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use highwater_sql::statement::{CursorQuery, Declare, Fetch};
 use tokio::sync::Mutex;
@@ -45,7 +46,7 @@ impl Cursors {
     }
 
     /// The columns of a cursor.
-    pub(super) async fn schema(&self, name: &str) -> Result<arrow::datatypes::SchemaRef> {
+    pub(super) async fn schema(&self, name: &str) -> Result<SchemaRef> {
         let cursors = self.0.lock().await;
         let cursor = cursors.get(name).ok_or_else(|| no_cursor(name))?;
         Ok(cursor.rows.schema().clone())
@@ -53,6 +54,14 @@ impl Cursors {
 }
 
 impl Session {
+    /// The columns of a cursor.
+    ///
+    /// # Errors
+    /// There is no such cursor.
+    pub async fn cursor_schema(&self, name: &str) -> Result<SchemaRef> {
+        self.cursors.schema(name).await
+    }
+
     /// `DECLARE … CURSOR`
     pub(super) async fn declare(&self, declare: &Declare) -> Result<Outcome> {
         let mut cursors = self.cursors.0.lock().await;

@@ -109,6 +109,7 @@ struct Given {
 }
 
 fn options(cursor: &mut Cursor<'_>) -> Result<CopyOptions, SqlError> {
+    let position = cursor.position();
     cursor.eat(&["with"]);
     let mut given = Given::default();
     if cursor.eat_token(&Token::LParen) {
@@ -124,7 +125,7 @@ fn options(cursor: &mut Cursor<'_>) -> Result<CopyOptions, SqlError> {
             option(cursor, &mut given)?;
         }
     }
-    given.checked()
+    given.checked().map_err(|error| error.at(position))
 }
 
 fn option(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), SqlError> {

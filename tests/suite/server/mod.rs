@@ -1,9 +1,11 @@
 //! The Postgres wire protocol, driven by tokio-postgres and by the real psql.
 
 mod copy;
+mod drivers;
 mod live;
 mod protocol;
 mod psql;
+mod tls;
 mod types;
 mod users;
 

@@ -293,15 +293,15 @@ pub(crate) fn fetch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         }
     }
     let moved = cursor.eat(&["next"]) || cursor.eat(&["forward"]);
-    let rows = match cursor.peek() {
-        Token::Number(digits, _) => {
-            let rows = digits.parse();
-            let rows = rows.map_err(|_| cursor.unexpected("a number of rows"))?;
-            cursor.take();
-            Some(rows)
-        }
-        _ if cursor.eat(&["all"]) => None,
-        _ => Some(1),
+    let rows = if let Token::Number(digits, _) = cursor.peek() {
+        let rows = digits.parse();
+        let rows = rows.map_err(|_| cursor.unexpected("a number of rows"))?;
+        cursor.take();
+        Some(rows)
+    } else if cursor.eat(&["all"]) {
+        None
+    } else {
+        Some(1)
     };
     if !cursor.eat(&["from"]) && !cursor.eat(&["in"]) && (moved || *cursor.peek() == Token::EOF) {
         return Err(cursor.unexpected("FROM and the name of a cursor"));

@@ -148,6 +148,15 @@ pub(crate) fn marker(expr: &PlanExpr) -> Option<usize> {
     }
 }
 
+/// Whether a call in the text stands for a parameter.
+pub(crate) fn is_marker(call: &ast::Function) -> bool {
+    let number = |part: &ast::ObjectNamePart| {
+        let digits = part.as_ident()?.value.strip_prefix('$')?;
+        digits.parse::<usize>().ok()
+    };
+    matches!(call.name.0.as_slice(), [part] if number(part).is_some())
+}
+
 /// The function that stands for a parameter, if `name` is the name of one.
 pub(crate) fn marker_function(name: &str) -> Option<Arc<ScalarUDF>> {
     let number: usize = name.strip_prefix('$')?.parse().ok()?;

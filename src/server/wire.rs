@@ -15,6 +15,10 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 pub(super) const UNKNOWN_BYTES_MAX: usize = 10_000;
 /// What is read ahead while a statement runs, to see whether the client is still there.
 const AHEAD_BYTES_MAX: usize = 64 << 10;
+/// What is read at once.
+const READ_BYTES: usize = 8 << 10;
+/// The memory that a buffer may keep when it is empty.
+const KEPT_BYTES: usize = 128 << 10;
 /// What may wait to be sent while a message is made.
 pub(super) const OUT_BYTES: usize = 32 << 10;
 
@@ -85,6 +89,8 @@ impl Wire {
     }
 
     async fn fill(&mut self) -> Result<(), Stop> {
+        // Left alone, a full buffer would grow by some bytes at a time.
+        self.inbox.reserve(READ_BYTES);
         match self.socket.read_buf(&mut self.inbox).await? {
             0 => Err(Stop::Gone),
             _ => Ok(()),
@@ -114,6 +120,9 @@ impl Wire {
 
     /// The next message. If this is dropped before it is done, nothing is lost.
     pub(super) async fn receive(&mut self) -> Result<Received, Stop> {
+        if self.inbox.is_empty() && self.inbox.capacity() > KEPT_BYTES {
+            self.inbox = BytesMut::new();
+        }
         while self.inbox.len() < 5 {
             self.fill().await?;
         }
@@ -164,6 +173,9 @@ impl Wire {
             if self.socket.write_buf(&mut self.out).await? == 0 {
                 return Err(Stop::Gone);
             }
+        }
+        if self.out.capacity() > KEPT_BYTES {
+            self.out = BytesMut::new();
         }
         Ok(self.socket.flush().await?)
     }

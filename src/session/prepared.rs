@@ -212,7 +212,11 @@ impl Session {
         }
         let bound = prepared.bind(self.values_of(&prepared.parameters, execute).await?)?;
         self.admit(&bound.statement)?;
-        let answer = Box::pin(self.dispatch(&bound)).await?;
+        // PREPARE takes no other statements.
+        let answer = match &bound.statement {
+            Statement::Query(query) => select::open(&self.database, query, "SELECT").await?,
+            statement => dml::change(&self.database, statement).await?.into(),
+        };
         self.ran(&bound.statement);
         Ok(answer)
     }

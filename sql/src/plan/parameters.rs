@@ -38,6 +38,9 @@ pub const PARAMETERS_MAX: usize = 65_535;
 /// What a nameless column of a query is called.
 const UNNAMED: &str = "?column?";
 
+/// What follows the name of a parameter that is an array where one element stands for it.
+const ELEMENT: &str = "[]";
+
 /// The value of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
@@ -94,6 +97,14 @@ pub fn with_values(statement: &Statement, values: &[Parameter]) -> Result<Statem
 /// `$0`.
 pub fn with_markers(statement: &Statement, declared: &[Option<DataType>]) -> Result<Statement, SqlError> {
     let mut statement = statement.clone();
+    parts(&mut statement, &mut |part| {
+        if let PartMut::Expr(expr) = part
+            && let Some(compared) = with_an_element(expr, declared)
+        {
+            *expr = compared;
+        }
+        ControlFlow::Continue(())
+    })?;
     each(&mut statement, &mut |expr, number| {
         let Some(at) = number.checked_sub(1) else {
             return Err(no_parameter(expr, number));
@@ -113,6 +124,33 @@ pub fn with_markers(statement: &Statement, declared: &[Option<DataType>]) -> Res
     Ok(statement)
 }
 
+/// What stands for `x = ANY($1)`: a comparison with one element of the array.
+fn with_an_element(expr: &Expr, declared: &[Option<DataType>]) -> Option<Expr> {
+    let (left, op, right) = match expr {
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            ..
+        }
+        | Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => (left, compare_op, right),
+        _ => return None,
+    };
+    let number = number_of(right).filter(|number| *number > 0)?;
+    if declared.get(number - 1).is_some_and(Option::is_some) {
+        return None;
+    }
+    Some(Expr::BinaryOp {
+        left: left.clone(),
+        op: op.clone(),
+        right: Box::new(call(&format!("${number}{ELEMENT}"), Vec::new())),
+    })
+}
+
 /// The types that a plan gives to what [`with_markers`] has put into its statement, by the number of the parameter. One
 /// that is missing may be of any type.
 #[must_use]
@@ -123,11 +161,15 @@ pub fn inferred(plan: &LogicalPlan) -> BTreeMap<usize, DataType> {
             expr.apply(|expr| {
                 if let PlanExpr::Cast(Cast { expr, field }) | PlanExpr::TryCast(TryCast { expr, field }) =
                     expr
-                    && let Some(number) = marker(expr)
+                    && let Some((number, is_element)) = marker(expr)
                 {
-                    types
-                        .entry(number)
-                        .or_insert_with(|| column_type(field.data_type()));
+                    types.entry(number).or_insert_with(|| {
+                        let data_type = column_type(field.data_type());
+                        match is_element {
+                            true => DataType::new_list(data_type, true),
+                            false => data_type,
+                        }
+                    });
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -137,12 +179,12 @@ pub fn inferred(plan: &LogicalPlan) -> BTreeMap<usize, DataType> {
     types
 }
 
-/// The number of the parameter that an expression stands for.
-pub(crate) fn marker(expr: &PlanExpr) -> Option<usize> {
+/// The number of the parameter that an expression stands for, and whether it stands for an element of it.
+pub(crate) fn marker(expr: &PlanExpr) -> Option<(usize, bool)> {
     match expr {
         PlanExpr::ScalarFunction(function) => {
             let marker = function.func.inner().downcast_ref::<Marker>()?;
-            marker.name.strip_prefix('$')?.parse().ok()
+            Some((marker.number, marker.is_element))
         }
         _ => None,
     }
@@ -150,26 +192,39 @@ pub(crate) fn marker(expr: &PlanExpr) -> Option<usize> {
 
 /// Whether a call in the text stands for a parameter.
 pub(crate) fn is_marker(call: &ast::Function) -> bool {
-    let number = |part: &ast::ObjectNamePart| {
-        let digits = part.as_ident()?.value.strip_prefix('$')?;
-        digits.parse::<usize>().ok()
-    };
-    matches!(call.name.0.as_slice(), [part] if number(part).is_some())
+    match call.name.0.as_slice() {
+        [part] => part.as_ident().is_some_and(|name| named(&name.value).is_some()),
+        _ => false,
+    }
 }
 
 /// The function that stands for a parameter, if `name` is the name of one.
 pub(crate) fn marker_function(name: &str) -> Option<Arc<ScalarUDF>> {
-    let number: usize = name.strip_prefix('$')?.parse().ok()?;
+    let (number, is_element) = named(name)?;
     Some(Arc::new(ScalarUDF::from(Marker {
-        name: format!("${number}"),
+        name: name.to_owned(),
+        number,
+        is_element,
         signature: Signature::nullary(Volatility::Volatile),
     })))
+}
+
+/// The number in the name of a function that stands for a parameter, and whether it stands for an element of it.
+fn named(name: &str) -> Option<(usize, bool)> {
+    let digits = name.strip_prefix('$')?;
+    let (digits, is_element) = match digits.strip_suffix(ELEMENT) {
+        Some(digits) => (digits, true),
+        None => (digits, false),
+    };
+    Some((digits.parse().ok()?, is_element))
 }
 
 /// Stands for a parameter while its type is looked for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Marker {
     name: String,
+    number: usize,
+    is_element: bool,
     signature: Signature,
 }
 

@@ -118,20 +118,8 @@ async fn stream_in(
     })
 }
 
-/// Runs `plan` on `runtime` to its end. `columns` are the names of its columns.
-///
-/// # Errors
-/// What the query fails with.
-pub(crate) async fn collect(
-    runtime: &Handle,
-    plan: LogicalPlan,
-    columns: &[String],
-) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    collected(stream(runtime, plan, columns).await?).await
-}
-
-/// As [`collect`], with the rows in the order in which the plan has them: the last of two rows with one key is the one that
-/// stands last.
+/// Runs `plan` on `runtime` to its end, with the rows in the order in which the plan has them: the last of two rows with one key is the
+/// one that stands last. `columns` are the names of its columns.
 ///
 /// # Errors
 /// What the query fails with.

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn messages_are_read_and_what_is_cut_short_is_refused() {
         let bind = b"\0s\0\0\x01\0\x01\0\x02\0\0\0\x01a\xff\xff\xff\xff\0\0";
-        let read = |kind, body: &[u8]| super::read(kind, Bytes::copy_from_slice(body));
+        let told = |kind, body: &[u8]| read(kind, Bytes::copy_from_slice(body));
         let expected = Request::Bind(Bind {
             portal: String::new(),
             statement: "s".to_owned(),
@@ -187,9 +187,9 @@ mod tests {
             values: vec![Some(Bytes::from_static(b"a")), None],
             result_formats: vec![],
         });
-        assert_eq!(read(b'B', bind).unwrap(), expected);
+        assert_eq!(told(b'B', bind).unwrap(), expected);
         for end in 0..bind.len() {
-            assert!(read(b'B', &bind[..end]).is_err(), "{end}");
+            assert!(told(b'B', &bind[..end]).is_err(), "{end}");
         }
         for (kind, body) in [
             (b'Q', &b"select 1"[..]),
@@ -201,7 +201,7 @@ mod tests {
             (b'S', b"x"),
             (b'?', b""),
         ] {
-            assert!(read(kind, body).is_err(), "{kind} {body:?}");
+            assert!(told(kind, body).is_err(), "{kind} {body:?}");
         }
     }
 }

@@ -180,14 +180,6 @@ impl Wire {
         Ok(self.socket.flush().await?)
     }
 
-    /// Sends what waits, if it is much.
-    pub(super) async fn flush_if_full(&mut self) -> Result<(), Stop> {
-        match self.out.len() >= OUT_BYTES {
-            true => self.flush().await,
-            false => Ok(()),
-        }
-    }
-
     /// Sends what waits, and that nothing more comes.
     pub(super) async fn close(&mut self) {
         // Who has gone needs no goodbye.

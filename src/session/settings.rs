@@ -169,7 +169,7 @@ impl Settings {
 impl Setting {
     /// The value as it is kept.
     fn taken(&self, value: &str) -> Result<String> {
-        let trimmed = value.trim().trim_matches('"');
+        let trimmed = value.trim().trim_matches(['"', '\'']);
         let taken = match &self.takes {
             Takes::Any => Some(value.to_owned()),
             Takes::OneOf(values) => values

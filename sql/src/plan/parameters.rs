@@ -358,7 +358,10 @@ fn constant(
 ) -> Result<Expr, SqlError> {
     let at = |value| Expr::Value(ValueWithSpan { value, span });
     let Some(text) = &parameter.text else {
-        return cast_to(at(Value::Null), &parameter.data_type);
+        return match &parameter.data_type {
+            DataType::Utf8 => Ok(at(Value::Null)),
+            data_type => cast_to(at(Value::Null), data_type),
+        };
     };
     let quoted = at(Value::SingleQuotedString(text.clone()));
     match &parameter.data_type {

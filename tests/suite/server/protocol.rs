@@ -215,7 +215,11 @@ async fn a_portal_gives_as_many_rows_as_it_is_asked_for() {
         .query_raw("SELECT a FROM t ORDER BY a", Vec::<i32>::new())
         .await
         .unwrap();
-    let whole: Vec<i32> = rows.map_ok(|row| row.get(0)).try_collect().await.unwrap();
+    let whole: Vec<i32> = rows
+        .map_ok(|row| row.get::<_, i32>(0))
+        .try_collect()
+        .await
+        .unwrap();
     assert_eq!(whole, all);
     served.end().await;
 }

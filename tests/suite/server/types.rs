@@ -262,15 +262,9 @@ async fn arrays_go_round() {
     assert_eq!(row.get::<_, Vec<i64>>(3), Vec::<i64>::new());
     assert_eq!(row.columns()[0].type_(), &Type::INT4_ARRAY);
     assert_eq!(row.columns()[2].type_(), &Type::VARCHAR_ARRAY);
-    let row = client.query_one(
-        "SELECT $1::timestamptz[], $2::boolean[], $3::numeric[]",
-        &[
-            &vec![DateTime::<Utc>::UNIX_EPOCH],
-            &vec![true, false],
-            &None::<Vec<i32>>.map(|_| Raw(vec![])),
-        ],
-    );
-    let row = row.await.unwrap();
+    let (times, truths, nothing) = (vec![DateTime::<Utc>::UNIX_EPOCH], vec![true, false], None::<Raw>);
+    let sql = "SELECT $1::timestamptz[], $2::boolean[], $3::numeric[]";
+    let row = client.query_one(sql, &[&times, &truths, &nothing]).await.unwrap();
     assert_eq!(row.get::<_, Vec<DateTime<Utc>>>(0), [DateTime::<Utc>::UNIX_EPOCH]);
     assert_eq!(row.get::<_, Vec<bool>>(1), [true, false]);
     assert_eq!(row.get::<_, Option<Raw>>(2), None);

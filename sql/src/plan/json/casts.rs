@@ -32,6 +32,10 @@ pub(super) fn cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr
     let Ok(from) = inner.get_type(schema) else {
         return Ok(Transformed::no(expr));
     };
+    // Where the type of a parameter is looked for, the cast is what tells it.
+    if parameters::marker(inner).is_some() {
+        return Ok(Transformed::no(expr));
+    }
     let to = field.data_type();
     let changed = match (jsonb::is_jsonb(&from), jsonb::is_jsonb(to)) {
         (true, true) => Some(inner.as_ref().clone()),

@@ -35,8 +35,9 @@ impl Connection {
     /// Greets the client; or gives the wire back, with the reason.
     pub(super) fn open(shared: Arc<Shared>, mut wire: Wire, startup: Startup) -> Result<Self, (Wire, Error)> {
         let session = shared.database.session();
+        // Nothing else may come before it.
+        wire.send(PgWireBackendMessage::Authentication(Authentication::Ok));
         let prepared = settings::apply(&session, &startup, &mut wire).and_then(|()| {
-            wire.send(PgWireBackendMessage::Authentication(Authentication::Ok));
             let reported = Reported::start(&session, &startup.user, &mut wire)?;
             Ok((reported, shared.cancellations.register()?))
         });

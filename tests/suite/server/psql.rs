@@ -38,6 +38,24 @@ async fn psql_runs_statements_and_shows_errors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_time_zone_that_is_not_there_is_told_and_keeps_nobody_out() {
+    let served = Served::start().await;
+    let mut psql = served.psql_command();
+    psql.env("PGTZ", "Europe/Berlin")
+        .args(["-A", "-t", "-c", "SHOW timezone"]);
+    let output = tokio::task::spawn_blocking(move || psql.output().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "UTC\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("time zone \"Europe/Berlin\" is not there"),
+        "{told}"
+    );
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn psql_copies_both_ways() {
     let served = Served::start().await;
     let folder = tempfile::tempdir().unwrap();

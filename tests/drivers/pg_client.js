@@ -24,7 +24,7 @@ async function main(host, port) {
   for (let n = 0; n < 3; n += 1) assert.strictEqual((await client.query(named)).rows[0].v, "it's");
   await assert.rejects(client.query('SELECT 1 / $1::int', [0]), { code: '22012' });
   await assert.rejects(client.query('SELECT nothing FROM js'), { code: '42703', position: '8' });
-  const several = await client.query('SELECT 1 AS a; SELECT 2 AS b');
+  const several = await client.query('SELECT 1::int AS a; SELECT 2::int AS b');
   assert.deepStrictEqual(several.map((result) => result.rows), [[{ a: 1 }], [{ b: 2 }]]);
   await client.query('CREATE TABLE IF NOT EXISTS js (k INT)');
   assert.strictEqual(notices.length, 1, String(notices));

@@ -67,6 +67,7 @@ pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
 pub use self::functions::is_built_in;
 pub use self::host_types::HostTypes;
+pub use self::json::array_items;
 pub use self::parameters::{
     PARAMETERS_MAX, Parameter, inferred, parameter_count, refuse_parameters, with_markers, with_values,
 };

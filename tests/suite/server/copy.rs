@@ -112,6 +112,7 @@ async fn a_copy_that_fails_inserts_nothing() {
         ("COPY t FROM '/tmp/x'", "0A000"),
     ] {
         let error = client.copy_in::<_, Bytes>(sql).await.map(drop).unwrap_err();
+        assert!(error.as_db_error().is_some(), "{sql}: {error:?}");
         assert_eq!(told(&error).0, code, "{sql}");
     }
     served.end().await;

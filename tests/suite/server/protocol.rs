@@ -30,7 +30,7 @@ async fn several_statements_of_one_message_run_up_to_the_first_error() {
         .collect();
     assert_eq!(counts, [0, 2, 2]);
 
-    let sql = "INSERT INTO t VALUES (3); SELECT 'ä' || nothing FROM t; INSERT INTO t VALUES (4)";
+    let sql = "INSERT INTO t VALUES (3); SELECT 'ä', nothing FROM t; INSERT INTO t VALUES (4)";
     let error = client.simple_query(sql).await.unwrap_err();
     let error = error.as_db_error().unwrap();
     assert_eq!(error.code().code(), "42703");

@@ -104,7 +104,7 @@ async fn ctrl_c_in_psql_ends_the_statement() {
     served
         .psql(&[
             "-c",
-            "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (7)",
+            "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR); INSERT INTO t VALUES (7, repeat('x', 100000))",
         ])
         .await;
 
@@ -112,7 +112,7 @@ async fn ctrl_c_in_psql_ends_the_statement() {
     psql.args(["-c", "COPY (SUBSCRIBE t) TO STDOUT"]);
     let ended = tokio::task::spawn_blocking(move || {
         let mut psql = psql.spawn().unwrap();
-        // The first line says that the statement runs.
+        // Its output says that the statement runs; psql holds some of it back.
         let mut out = psql.stdout.take().unwrap();
         let mut first = [0; 1];
         out.read_exact(&mut first).unwrap();

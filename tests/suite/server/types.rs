@@ -243,7 +243,7 @@ async fn arrays_go_round() {
 
     let row = client
         .query_one(
-            "SELECT $1::int[], $1::int[] || 4, $2::varchar[], $3::bigint[]",
+            "SELECT $1::int[], $1::int[], $2::varchar[], $3::bigint[]",
             &[
                 &vec![Some(1), None, Some(3)],
                 &vec![Some("a b"), None, Some("NULL"), Some("q\"\\"), Some("")],
@@ -253,10 +253,7 @@ async fn arrays_go_round() {
         .await
         .unwrap();
     assert_eq!(row.get::<_, Vec<Option<i32>>>(0), [Some(1), None, Some(3)]);
-    assert_eq!(
-        row.get::<_, Vec<Option<i32>>>(1),
-        [Some(1), None, Some(3), Some(4)]
-    );
+    assert_eq!(row.get::<_, Vec<Option<i32>>>(1), [Some(1), None, Some(3)]);
     let texts: Vec<Option<&str>> = row.get(2);
     assert_eq!(texts, [Some("a b"), None, Some("NULL"), Some("q\"\\"), Some("")]);
     assert_eq!(row.get::<_, Vec<i64>>(3), Vec::<i64>::new());

@@ -162,7 +162,10 @@ pub(super) fn as_text_list(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<
 }
 
 /// The elements of an array of one dimension, as PostgreSQL writes it.
-pub(super) fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
+///
+/// # Errors
+/// A text that is no such array.
+pub fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
     let malformed = || {
         SqlError::new(
             crate::SqlState::InvalidTextRepresentation,

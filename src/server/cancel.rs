@@ -1,6 +1,7 @@
 //! Ending statements from outside: by a cancel request, and by statement_timeout.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,8 +47,8 @@ impl Cancellations {
         loop {
             registered.next = registered.next.checked_add(1).unwrap_or(1);
             let pid = registered.next;
-            if !registered.bells.contains_key(&pid) {
-                registered.bells.insert(pid, (secret, Arc::clone(&bell)));
+            if let Entry::Vacant(place) = registered.bells.entry(pid) {
+                place.insert((secret, Arc::clone(&bell)));
                 return Ok(CancelKey {
                     all: Arc::clone(self),
                     bell,

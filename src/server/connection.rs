@@ -33,7 +33,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Greets the client; or gives the wire back, with the reason.
-    pub(super) fn open(shared: Arc<Shared>, mut wire: Wire, startup: Startup) -> Result<Self, (Wire, Error)> {
+    pub(super) fn open(
+        shared: Arc<Shared>,
+        mut wire: Wire,
+        startup: Startup,
+    ) -> Result<Self, Box<(Wire, Error)>> {
         let session = shared.database.session();
         // Nothing else may come before it.
         wire.send(PgWireBackendMessage::Authentication(Authentication::Ok));
@@ -43,7 +47,7 @@ impl Connection {
         });
         let (reported, key) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Err((wire, error)),
+            Err(error) => return Err(Box::new((wire, error))),
         };
         wire.trust();
         wire.send(PgWireBackendMessage::BackendKeyData(BackendKeyData::new(

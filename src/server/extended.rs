@@ -31,6 +31,14 @@ pub(super) struct WireStatement {
     is_empty: bool,
 }
 
+/// A prepared statement that was found.
+struct Found {
+    /// `None` for a text without a statement.
+    prepared: Option<Arc<Prepared>>,
+    oids: Vec<u32>,
+    sql: Arc<str>,
+}
+
 /// A statement with its values.
 pub(super) struct BoundPortal {
     /// `None` for a text without a statement.
@@ -106,26 +114,33 @@ impl Connection {
         self.session.forget_prepared(Some(name));
     }
 
-    /// A prepared statement, also one of SQL's PREPARE; `None` for a text without a statement.
-    fn prepared(&self, name: &str) -> Result<(Option<Arc<Prepared>>, Vec<u32>, Arc<str>)> {
+    /// A prepared statement, also one of SQL's PREPARE.
+    fn found(&self, name: &str) -> Result<Found> {
         match self.statements.get(name) {
-            Some(known) if known.is_empty => Ok((None, Vec::new(), Arc::clone(&known.sql))),
-            Some(known) => {
-                let prepared = self.session.prepared(name)?;
-                Ok((Some(prepared), known.oids.clone(), Arc::clone(&known.sql)))
-            }
+            Some(known) if known.is_empty => Ok(Found {
+                prepared: None,
+                oids: Vec::new(),
+                sql: Arc::clone(&known.sql),
+            }),
+            Some(known) => Ok(Found {
+                prepared: Some(self.session.prepared(name)?),
+                oids: known.oids.clone(),
+                sql: Arc::clone(&known.sql),
+            }),
             None => {
                 let prepared = self.session.prepared(name)?;
-                let oids = prepared.parameters().iter().map(parameter_oid).collect();
-                let sql = Arc::from(prepared.parsed().text.as_str());
-                Ok((Some(prepared), oids, sql))
+                Ok(Found {
+                    oids: prepared.parameters().iter().map(parameter_oid).collect(),
+                    sql: Arc::from(prepared.parsed().text.as_str()),
+                    prepared: Some(prepared),
+                })
             }
         }
     }
 
     /// Binds values to a prepared statement.
     pub(super) fn bind(&mut self, bind: Bind) -> Result<(), Stop> {
-        let (prepared, oids, sql) = self.prepared(&bind.statement)?;
+        let Found { prepared, oids, sql } = self.found(&bind.statement)?;
         if !bind.portal.is_empty() && self.portals.contains_key(&bind.portal) {
             let message = format!("cursor \"{}\" already exists", bind.portal);
             return Err(Error::new("42P03", message).into());
@@ -162,7 +177,7 @@ impl Connection {
     pub(super) async fn describe(&mut self, target: Target) -> Result<(), Stop> {
         let rows = match target {
             Target::Statement(name) => {
-                let (prepared, oids, _) = self.prepared(&name)?;
+                let Found { prepared, oids, .. } = self.found(&name)?;
                 self.wire.send(describe::parameters(&oids));
                 let schema = prepared.as_ref().and_then(|prepared| prepared.schema());
                 describe::rows(schema.map(AsRef::as_ref), &[])

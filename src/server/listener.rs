@@ -108,7 +108,6 @@ impl Server {
     }
 
     /// Something that reads the files of the certificate again.
-    #[must_use]
     pub fn reloader(&self) -> impl Fn() -> Result<()> + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.tls.as_ref().map_or(Ok(()), Tls::reload)
@@ -180,7 +179,10 @@ async fn serve(
     };
     let mut connection = match Connection::open(Arc::clone(&shared), wire, *greeting) {
         Ok(connection) => connection,
-        Err((mut wire, error)) => return end(&mut wire, Stop::Fatal(error)).await,
+        Err(refused) => {
+            let (mut wire, error) = *refused;
+            return end(&mut wire, Stop::Fatal(error)).await;
+        }
     };
     let stop = tokio::select! {
         stop = connection.run() => stop,

@@ -86,8 +86,8 @@ fn copy_source(cursor: &mut Cursor<'_>) -> Result<CopySource, SqlError> {
 pub(crate) fn closing(cursor: &Cursor<'_>) -> usize {
     let tokens = cursor.tokens();
     let mut open = 0usize;
-    for index in cursor.index()..tokens.len() {
-        match tokens[index].token {
+    for (index, token) in tokens.iter().enumerate().skip(cursor.index()) {
+        match token.token {
             Token::LParen => open += 1,
             Token::RParen if open == 0 => return index,
             Token::RParen => open -= 1,

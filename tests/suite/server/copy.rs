@@ -111,8 +111,9 @@ async fn a_copy_that_fails_inserts_nothing() {
         ("COPY nothing FROM STDIN", "42P01"),
         ("COPY t FROM '/tmp/x'", "0A000"),
     ] {
+        // The driver sends one Sync too many after a COPY that does not begin, and takes its answer for that of the next statement.
+        let client = served.connect().await;
         let error = client.copy_in::<_, Bytes>(sql).await.map(drop).unwrap_err();
-        assert!(error.as_db_error().is_some(), "{sql}: {error:?}");
         assert_eq!(told(&error).0, code, "{sql}");
     }
     served.end().await;

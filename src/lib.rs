@@ -4,16 +4,20 @@
 //! and offsets, watermarks, operator state and undelivered output are committed in one atomic write. Kill it at any
 //! instant and it goes on from there.
 
+mod answer;
 pub mod cli;
 mod database;
 mod engine;
 mod error;
 mod outcome;
 mod query;
+pub mod scram;
+pub mod server;
 mod session;
 mod subscription;
 mod system;
 
+pub use answer::{Answer, RowStream};
 pub use arrow;
 pub use database::{Database, DatabaseBuilder};
 pub use error::{Error, Result};
@@ -22,5 +26,5 @@ pub use highwater_sql as sql;
 pub use highwater_sql::host::{Accumulate, AggregateFunction, HostError, ScalarFunction};
 pub use highwater_sql::text;
 pub use outcome::{Notice, Outcome, Rows};
-pub use session::Session;
+pub use session::{CopyIn, Prepared, Session, TransactionStatus};
 pub use subscription::{Changes, Subscription};

@@ -5,9 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use futures::Stream;
+use arrow::array::{ArrayRef, BooleanArray, Int64Array};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use futures::{Stream, StreamExt};
+use highwater_sql::statement::Subscribe;
 
 use crate::database::{Database, Shared};
 use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending};
@@ -87,6 +90,142 @@ impl Stream for Subscription {
     }
 }
 
+/// What SUBSCRIBE gives: the step, the change (+1 or −1) and the columns of the view.
+pub(crate) struct ChangeRows {
+    subscription: Subscription,
+    schema: SchemaRef,
+    /// Whether the rows that are there at the start are shown.
+    snapshot: bool,
+}
+
+impl ChangeRows {
+    /// Starts what `statement` says.
+    ///
+    /// # Errors
+    /// A query, an option that is not there, a name that is no table or materialized view.
+    pub(crate) async fn open(database: &Database, statement: &Subscribe) -> Result<Self> {
+        let relation = relation_of(statement)?;
+        let snapshot = wants_snapshot(statement)?;
+        let catalog = database.shared.catalog();
+        database
+            .shared
+            .filled(&catalog, std::iter::once(relation.to_owned()))
+            .await?;
+        let subscription = open(&database.shared, relation)?;
+        let schema = change_schema(subscription.schema());
+        Ok(Self {
+            subscription,
+            schema,
+            snapshot,
+        })
+    }
+
+    /// The columns.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The next changes; `None` when the view is dropped.
+    ///
+    /// # Errors
+    /// As [`Subscription`].
+    pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let Some(changes) = self.subscription.next().await.transpose()? else {
+                return Ok(None);
+            };
+            if changes.step == 0 && !self.snapshot {
+                continue;
+            }
+            let rows = as_rows(&self.schema, &changes)?;
+            if rows.num_rows() > 0 {
+                return Ok(Some(rows));
+            }
+        }
+    }
+}
+
+/// The columns of what SUBSCRIBE gives, without starting it.
+///
+/// # Errors
+/// As [`ChangeRows::open`].
+pub(crate) fn schema_of_changes(database: &Database, statement: &Subscribe) -> Result<SchemaRef> {
+    wants_snapshot(statement)?;
+    let catalog = database.shared.catalog();
+    let name = relation_of(statement)?;
+    let object = catalog.resolve(name)?;
+    match object.body.stored() {
+        Some(plan) => Ok(change_schema(&plan.root().schema)),
+        None => Err(not_stored(name)),
+    }
+}
+
+fn relation_of(statement: &Subscribe) -> Result<&str> {
+    statement.relation.as_deref().ok_or_else(|| {
+        Error::new("0A000", "SUBSCRIBE to a query is not supported")
+            .with_hint("Create a materialized view of the query and subscribe to that.")
+    })
+}
+
+/// What the options of SUBSCRIBE say of the rows that are there at the start.
+fn wants_snapshot(statement: &Subscribe) -> Result<bool> {
+    let mut snapshot = true;
+    for (name, option) in &statement.with {
+        let value = option.text.to_lowercase();
+        match (name.as_str(), value.as_str()) {
+            ("snapshot", "true" | "false") => snapshot = value == "true",
+            ("progress", "false") => {}
+            ("progress", _) => {
+                let error = Error::new("0A000", "SUBSCRIBE WITH (progress = true) is not supported");
+                return Err(error.at(Some(option.position)));
+            }
+            ("snapshot", _) => {
+                let error = Error::new("22023", "option \"snapshot\" must be true or false");
+                return Err(error.at(Some(option.position)));
+            }
+            _ => {
+                return Err(Error::new("22023", format!("SUBSCRIBE has no option \"{name}\""))
+                    .with_hint("There is snapshot.")
+                    .at(Some(option.position)));
+            }
+        }
+    }
+    Ok(snapshot)
+}
+
+fn change_schema(schema: &Schema) -> SchemaRef {
+    let own = ["step", "change"].map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
+    let fields = own.into_iter().chain(schema.fields().iter().cloned());
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// The changes as rows of `schema`; rows that cancel out are left out.
+fn as_rows(schema: &SchemaRef, changes: &Changes) -> Result<RecordBatch> {
+    let broken = |error: arrow::error::ArrowError| Error::new("XX000", error.to_string());
+    let weights = &changes.weights;
+    let step = i64::try_from(changes.step).unwrap_or(i64::MAX);
+    let own: [ArrayRef; 2] = [
+        Arc::new(Int64Array::from(vec![step; weights.len()])),
+        Arc::new(Int64Array::from(weights.clone())),
+    ];
+    let columns = own.into_iter().chain(changes.rows.columns().iter().cloned());
+    let options = RecordBatchOptions::new().with_row_count(Some(weights.len()));
+    let rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect(), &options);
+    let rows = rows.map_err(broken)?;
+    if weights.iter().all(|weight| *weight != 0) {
+        return Ok(rows);
+    }
+    let counts = BooleanArray::from_iter(weights.iter().map(|weight| Some(*weight != 0)));
+    filter_record_batch(&rows, &counts).map_err(broken)
+}
+
+fn not_stored(name: &str) -> Error {
+    Error::new(
+        "42809",
+        format!("\"{name}\" is not a table or a materialized view"),
+    )
+}
+
 fn lag_error() -> Error {
     Error::new("53400", "the subscription lagged behind and was ended")
         .with_detail("More changes waited than a subscription may hold back.")
@@ -101,10 +240,7 @@ fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let catalog = shared.catalog();
     let object = catalog.resolve(name)?;
     if object.body.stored().is_none() {
-        return Err(Error::new(
-            "42809",
-            format!("\"{name}\" is not a table or a materialized view"),
-        ));
+        return Err(not_stored(name));
     }
     let noun = object.body.kind().noun();
     let view = shared.filled_view(object)?;

@@ -698,3 +698,60 @@ fn a_show_create_statement_makes_the_same_source_again() {
     );
     assert_eq!(shown(&first), first);
 }
+
+#[test]
+fn serve_lets_psql_in_until_a_signal_and_keeps_what_it_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("db");
+    let dir = dir.to_str().unwrap();
+    let mut child = highwater(&["serve", dir, "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let address = lines.find_map(|line| {
+        let line = line.unwrap();
+        line.strip_prefix("highwater: listening on ").map(str::to_owned)
+    });
+    let (host, port) = address
+        .as_deref()
+        .and_then(|address| address.split_once(':'))
+        .unwrap();
+    let psql = Command::new("psql")
+        .args([
+            "-X",
+            "-w",
+            "-h",
+            host,
+            "-p",
+            port,
+            "-U",
+            "tester",
+            "-d",
+            "highwater",
+            "-c",
+        ])
+        .arg("CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (7)")
+        .output()
+        .unwrap();
+    assert_eq!(out(&psql), "CREATE TABLE\nINSERT 0 1\n", "{}", err(&psql));
+
+    signal(child.id(), "TERM");
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
+    assert!(
+        rest.iter().any(|line| line.contains("stopped by SIGTERM")),
+        "{rest:?}"
+    );
+    assert_eq!(
+        good(&[dir, "-c", "SELECT a FROM t", "--format", "csv", "--quiet"]),
+        "a\n7\n"
+    );
+
+    let refused = bad(&["serve", dir, "--listen", "0.0.0.0:0"]);
+    assert!(
+        refused.contains("cannot listen on 0.0.0.0:0 without users"),
+        "{refused}"
+    );
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything a build or a test run needs that Cargo does not bring along.
 #   setup.sh build   compiler, libclang and the OpenSSL and zlib headers
-#   setup.sh test    the same, and Java, Maven, kcat and Kafka's jars for the real broker
+#   setup.sh test    the same, psql and other drivers, and Java, Maven, kcat and Kafka's jars for the real broker
 #   setup.sh env     prints the exports that a build wants: eval "$(tests/setup.sh env)"
 # What is there already is left alone: the second run only looks. Missing packages are installed by apt.
 # HIGHWATER_ROCKSDB_CACHE may name a folder with rocksdb-<version>/librocksdb.a; it is used where the version fits Cargo.lock.
@@ -60,6 +60,24 @@ missing_for_test() {
   java_is_new_enough || echo java
   have mvn || echo maven
   have kcat || echo kcat
+  have psql || echo postgresql-client
+  have openssl || echo openssl
+  { have python3 && python3 -c 'import venv, ensurepip' 2>/dev/null; } || echo python3-venv
+  have node || echo nodejs
+  have npm || echo npm
+}
+
+# The drivers that the tests connect with, in the cache; their versions are part of the folder's mark.
+drivers() {
+  local wanted="psycopg[binary]==3.3.9 asyncpg==0.32.0 pg@8.23.1" folder=$cache/drivers
+  [ "$(cat "$folder/versions" 2>/dev/null)" = "$wanted" ] && return 0
+  say "drivers for the tests: $wanted, in $folder"
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  python3 -m venv "$folder/python"
+  "$folder/python/bin/pip" install --quiet --disable-pip-version-check 'psycopg[binary]==3.3.9' asyncpg==0.32.0 >&2
+  npm install --silent --no-audit --no-fund --prefix "$folder" pg@8.23.1 >&2
+  echo "$wanted" >"$folder/versions"
 }
 
 # Installs what is named; libclang and java stand for the package that this release has.
@@ -139,6 +157,7 @@ case "${1:-}" in
   test)
     rust_or_stop
     install $(missing_for_build) $(missing_for_test)
+    drivers
     "$here/kafka/broker" fetch ;;
   env) print_env ;;
   *) sed -n '2,5p' "$0" | cut -c 3-; exit 2 ;;

@@ -1,8 +1,15 @@
 //! Our statements: what a text says, before any name is looked up.
 
+mod session;
+
 use std::collections::BTreeMap;
 
 use datafusion::sql::sqlparser::ast;
+
+pub use self::session::{
+    Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare, Execute, Fetch,
+    Prepare, Transaction, TransactionModes, UserChange, UserPassword,
+};
 
 /// One statement with its own text.
 #[derive(Debug, Clone)]
@@ -57,6 +64,31 @@ pub enum Statement {
     Subscribe(Subscribe),
     /// `CHECKPOINT`
     Checkpoint,
+    /// `BEGIN`, `COMMIT`, `ROLLBACK`, `SET TRANSACTION`
+    Transaction(Transaction),
+    /// `PREPARE`
+    Prepare(Prepare),
+    /// `EXECUTE`
+    Execute(Execute),
+    /// `DEALLOCATE [PREPARE] name | ALL`; `None` for ALL.
+    Deallocate(Option<String>),
+    /// `DISCARD ALL | PLANS | SEQUENCES | TEMP`: whether it is ALL.
+    Discard {
+        /// The session becomes as new.
+        all: bool,
+    },
+    /// `COPY`
+    Copy(Copy),
+    /// `DECLARE … CURSOR`
+    Declare(Declare),
+    /// `FETCH`
+    Fetch(Fetch),
+    /// `CLOSE name | ALL`; `None` for ALL.
+    Close(Option<String>),
+    /// `CREATE USER`, `ALTER USER`, `DROP USER`
+    User(UserChange),
+    /// `RESET ALL`
+    ResetAll,
     /// `SET name = value` of a session setting.
     Set {
         /// Lowercase name.

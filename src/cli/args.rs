@@ -1,5 +1,6 @@
 //! The arguments of the process.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ Examples:
   highwater bids.db -c 'SHOW LANES'            one statement
   highwater bids.db -c 'SELECT * FROM mv' --format csv
   highwater run bids.sql --data bids.db        run a script and keep its pipelines going
+  highwater serve bids.db                      let psql and drivers in, on 127.0.0.1:5433
   highwater demo                               see it at work; needs no Kafka
 
 If another process holds the directory, the shell opens it read-only and shows its last checkpoint.
@@ -27,6 +29,8 @@ pub(super) enum Action {
     Shell(ShellOptions),
     /// Run a script and keep its pipelines going.
     Run(RunOptions),
+    /// Let clients of PostgreSQL in.
+    Serve(ServeOptions),
     /// Show it at work.
     Demo(DemoOptions),
 }
@@ -80,6 +84,29 @@ pub(super) struct RunOptions {
     pub(super) quiet: bool,
 }
 
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(super) struct ServeOptions {
+    /// The database directory; made if it is not there
+    #[arg(value_name = "DIR", env = "HIGHWATER_DATA")]
+    pub(super) dir: PathBuf,
+    /// Where to listen; an address that other machines reach needs users
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5433")]
+    pub(super) listen: SocketAddr,
+    /// The certificate for TLS, PEM; SIGHUP reads it anew
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// Its private key, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// How many clients there may be at once
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) max_connections: u32,
+    /// Time between checkpoints, such as 500ms or 10s: how much is read again after a crash
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(super) checkpoint_interval: Duration,
+}
+
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub(super) struct DemoOptions {
@@ -121,6 +148,8 @@ struct CommandLine {
 enum Sub {
     /// Run a script and keep its pipelines going until a signal; run it again to go on
     Run(RunOptions),
+    /// Let psql, drivers and BI tools in, until a signal
+    Serve(ServeOptions),
     /// Watch windows close over a made-up auction house, and a crash that loses nothing; needs no Kafka
     Demo(DemoOptions),
 }
@@ -141,6 +170,7 @@ where
     let line = CommandLine::from_arg_matches(&matches)?;
     match line.subcommand {
         Some(Sub::Run(options)) => return Ok(Action::Run(options)),
+        Some(Sub::Serve(options)) => return Ok(Action::Serve(options)),
         Some(Sub::Demo(options)) => return Ok(Action::Demo(options)),
         None => {}
     }

@@ -1,4 +1,4 @@
-//! Logs go to standard error: of `run` always, of everything else when `HIGHWATER_LOG` says which.
+//! Logs go to standard error: of `run` and `serve` always, of everything else when `HIGHWATER_LOG` says which.
 
 use tracing_subscriber::EnvFilter;
 
@@ -7,15 +7,15 @@ use super::paint::Paint;
 
 /// The environment variable with the filter, such as `info` or `highwater=debug`.
 const VARIABLE: &str = "HIGHWATER_LOG";
-/// What `run` logs when nothing is asked for.
+/// What they log when nothing is asked for.
 const RUN_FILTER: &str = "warn,highwater=info,highwater_connectors=info";
 
 /// Starts logging, if anything is to be logged.
-pub(super) fn start(for_run: bool) {
+pub(super) fn start(for_service: bool) {
     let asked = std::env::var(VARIABLE)
         .ok()
         .filter(|filter| !filter.trim().is_empty());
-    let Some(filter) = asked.or_else(|| for_run.then(|| RUN_FILTER.to_owned())) else {
+    let Some(filter) = asked.or_else(|| for_service.then(|| RUN_FILTER.to_owned())) else {
         return;
     };
     let started = tracing_subscriber::fmt()

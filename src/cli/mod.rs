@@ -1,4 +1,4 @@
-//! The command line: a shell in the manner of psql, scripts, `run` and `demo`. A door: it uses the public API and
+//! The command line: a shell in the manner of psql, scripts, `run`, `serve` and `demo`. A door: it uses the public API and
 //! nothing behind it.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 //! | `shell` | the interactive shell and its backslash commands |
 //! | `figures`, `status`, `rates` | what runs, as numbers |
 //! | `live`, `logs` | the lines that are redrawn, and the log beside them |
-//! | `run`, `demo` | the subcommands |
+//! | `run`, `serve`, `demo` | the subcommands |
 
 mod args;
 mod client;
@@ -33,6 +33,7 @@ mod rates;
 mod render;
 mod run;
 mod script;
+mod serve;
 mod shell;
 mod status;
 mod subscription;
@@ -48,7 +49,7 @@ use self::paint::Paint;
 /// error, 2 when the arguments make no sense.
 pub fn main() -> ExitCode {
     let action = args::read();
-    logs::start(matches!(action, Action::Run(_)));
+    logs::start(matches!(action, Action::Run(_) | Action::Serve(_)));
     match perform(&action) {
         Ok(status) => status,
         Err(failure) => {
@@ -69,6 +70,7 @@ fn perform(action: &Action) -> Result<ExitCode, Failure> {
     let status = match action {
         Action::Shell(options) => shell::start(&runtime, options),
         Action::Run(options) => runtime.block_on(run::run(options)),
+        Action::Serve(options) => runtime.block_on(serve::serve(options)),
         Action::Demo(options) => runtime.block_on(demo::show(options)),
     };
     runtime.shutdown_background();

@@ -253,7 +253,7 @@ impl DatabaseBuilder {
             ("lane_threads", self.lane_threads.to_string()),
             ("memory_limit", memory.limit.to_string()),
             ("storage_memory_bytes", memory.storage.to_string()),
-            ("server_version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("highwater_version", env!("CARGO_PKG_VERSION").to_owned()),
         ];
         let functions = HostFunctions::new(self.scalar_functions, self.aggregates, &HostTypes)?;
         let options = OpenOptions {

@@ -8,6 +8,7 @@ mod filling;
 mod machine;
 mod recover;
 mod specs;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     /// The objects; replaced as a whole by each DDL statement.
     pub(crate) catalog: RwLock<Arc<Catalog>>,
+    /// Who may open a session from outside.
+    pub(crate) users: RwLock<users::Users>,
     /// What is known of objects beside their statements.
     pub(crate) facts: RwLock<specs::Facts>,
     /// The connectors.

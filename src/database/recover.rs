@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 use super::body::{Purpose, body_of};
 use super::builder::{OpenOptions, OwnRuntime};
 use super::specs::{FUNCTION_FACT, Facts, query_spec};
-use super::{Database, DdlState, Shared};
+use super::{Database, DdlState, Shared, users};
 use crate::engine::run::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 
@@ -46,6 +46,7 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         engine,
         catalog: RwLock::new(Arc::new(objects)),
         facts: RwLock::new(facts),
+        users: RwLock::new(users::restore(&content.rows)?),
         registry: options.registry,
         ddl: tokio::sync::Mutex::new(DdlState {
             next_object: content.next_object_id.0,
@@ -85,7 +86,7 @@ fn restore_catalog(
 ) -> Result<(Catalog, Facts)> {
     let mut objects = Catalog::with_host(functions);
     let mut facts = Facts::default();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.kind != users::KIND) {
         let id = ObjectId(row.id.0);
         if let Some(why) = restore_functions(&mut objects, row) {
             facts.miss(id, why);

@@ -118,20 +118,8 @@ async fn stream_in(
     })
 }
 
-/// Runs `plan` on `runtime` to its end. `columns` are the names of its columns.
-///
-/// # Errors
-/// What the query fails with.
-pub(crate) async fn collect(
-    runtime: &Handle,
-    plan: LogicalPlan,
-    columns: &[String],
-) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    collected(stream(runtime, plan, columns).await?).await
-}
-
-/// As [`collect`], with the rows in the order in which the plan has them: the last of two rows with one key is the one that
-/// stands last.
+/// Runs `plan` on `runtime` to its end, with the rows in the order in which the plan has them: the last of two rows with one key is the
+/// one that stands last. `columns` are the names of its columns.
 ///
 /// # Errors
 /// What the query fails with.
@@ -231,7 +219,11 @@ async fn send_all(
     Ok(())
 }
 
-fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRef> {
+/// The columns under the names that the user gave them.
+///
+/// # Errors
+/// If there are not as many names as columns.
+pub(crate) fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRef> {
     if schema.fields().len() != columns.len() {
         return Err(Error::new(
             "XX000",

@@ -53,6 +53,15 @@ fn view(rows: i64) -> ViewProvider {
     ViewProvider::new(view.reader())
 }
 
+/// Runs a plan to its end.
+async fn collect(
+    runtime: &Handle,
+    plan: LogicalPlan,
+    columns: &[String],
+) -> Result<(SchemaRef, Vec<RecordBatch>)> {
+    collected(stream(runtime, plan, columns).await?).await
+}
+
 async fn plan(context: &SessionContext, sql: &str) -> (LogicalPlan, Vec<String>) {
     let plan = context.sql(sql).await.unwrap().into_unoptimized_plan();
     let columns = plan

@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow::array::Array;
+use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
+use datafusion::logical_expr::TableSource;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
-use highwater_sql::plan::{self, TableRef};
+use highwater_sql::plan::{self, PlannedSelect, TableRef};
 use highwater_sql::statement::{Statement, Target};
 use highwater_storage::ObjectId;
 
@@ -32,16 +34,29 @@ use crate::{query, system};
 /// How often a statement reads the rows that it changes before it gives up.
 const ATTEMPTS_MAX: usize = 100;
 
+/// What the query of a statement calls the rows that come with it. No relation can have this name.
+pub(super) const GIVEN_ROWS: &str = "?given rows?";
+
 /// Told when a change is durable, with the epoch.
 type Durable = tokio::sync::oneshot::Receiver<std::result::Result<u64, crate::engine::error::EngineError>>;
 
 /// Runs a statement that changes a table; it is durable when this comes back.
 pub(super) async fn change(database: &Database, statement: &Statement) -> Result<Outcome> {
+    change_with(database, statement, None).await
+}
+
+/// Runs a statement whose query may read `given` under the name [`GIVEN_ROWS`].
+pub(super) async fn change_with(
+    database: &Database,
+    statement: &Statement,
+    given: Option<Arc<dyn TableSource>>,
+) -> Result<Outcome> {
     let (verb, target, _) = parts(statement)?;
     database.refuse_read_only(verb)?;
     let change = Change {
         catalog: database.shared.catalog(),
         statement: statement.clone(),
+        given,
     };
     change.table(target, verb)?;
     // Half of a change is none: the lock is held until it is visible, whoever waits.
@@ -52,6 +67,34 @@ pub(super) async fn change(database: &Database, statement: &Statement) -> Result
         durable.await.map_err(|_| ended())??;
     }
     Ok(outcome)
+}
+
+/// Plans a statement that changes a table without running it, and gives the columns that RETURNING gives.
+pub(super) async fn described(
+    database: &Database,
+    statement: &Statement,
+) -> Result<(PlannedSelect, Option<SchemaRef>)> {
+    let (verb, target, returning) = parts(statement)?;
+    let change = Change {
+        catalog: database.shared.catalog(),
+        statement: statement.clone(),
+        given: None,
+    };
+    let (object, def) = change.table(target, verb)?;
+    let table = TableRef {
+        name: &object.name,
+        def,
+    };
+    let planned = change.plan(database, table).await?;
+    let schema = match returning {
+        Some(items) => {
+            let rows = RecordBatch::new_empty(Arc::clone(def.schema()));
+            let planned = change.plan_returned((target, items), &rows)?;
+            Some(query::renamed(planned.plan.schema().inner(), &planned.columns)?)
+        }
+        None => None,
+    };
+    Ok((planned, schema))
 }
 
 /// The verb of a statement, what it changes, and what it returns.
@@ -75,6 +118,8 @@ fn ended() -> Error {
 struct Change {
     catalog: Arc<Catalog>,
     statement: Statement,
+    /// Rows that come with the statement.
+    given: Option<Arc<dyn TableSource>>,
 }
 
 impl Change {
@@ -161,17 +206,27 @@ impl Change {
             name: &object.name,
             def,
         };
-        let system = system::Snapshot::take(database, &plan::relations_read_by(&self.statement)).await?;
-        let catalog = &self.catalog;
-        let planned = select::planned(database, catalog, &system, |resolver| match &self.statement {
-            Statement::Update(update) => plan::plan_update(catalog, table, update, resolver),
-            Statement::Delete(delete) => plan::plan_delete(catalog, table, delete, resolver),
-            Statement::Insert(insert) => plan::plan_insert(catalog, table, insert, resolver),
-            _ => unreachable!("only statements that change a table come here"),
-        })?;
+        let planned = self.plan(database, table).await?;
         let runtime = &database.shared.runtime;
         let (_, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
         Ok(batches)
+    }
+
+    async fn plan(&self, database: &Database, table: TableRef<'_>) -> Result<PlannedSelect> {
+        let system = system::Snapshot::take(database, &plan::relations_read_by(&self.statement)).await?;
+        let catalog = &self.catalog;
+        select::planned(database, catalog, &system, |resolver| {
+            let resolver: plan::Resolver<'_> = &|schema, name| match &self.given {
+                Some(given) if schema.is_none() && name == GIVEN_ROWS => Some(Arc::clone(given)),
+                _ => resolver(schema, name),
+            };
+            match &self.statement {
+                Statement::Update(update) => plan::plan_update(catalog, table, update, resolver),
+                Statement::Delete(delete) => plan::plan_delete(catalog, table, delete, resolver),
+                Statement::Insert(insert) => plan::plan_insert(catalog, table, insert, resolver),
+                _ => unreachable!("only statements that change a table come here"),
+            }
+        })
     }
 
     /// Checks the rows and makes a change of them.
@@ -213,6 +268,21 @@ impl Change {
         Ok(resolved?)
     }
 
+    fn plan_returned(
+        &self,
+        (target, items): (&Target, &[SelectItem]),
+        rows: &RecordBatch,
+    ) -> Result<PlannedSelect> {
+        let changed = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]]).map_err(query::translate)?;
+        let changed = provider_as_source(Arc::new(changed));
+        Ok(plan::plan_returning(
+            &self.catalog,
+            target,
+            items,
+            &|schema, name| (schema.is_none() && name == target.name).then(|| Arc::clone(&changed)),
+        )?)
+    }
+
     /// What RETURNING says of the changed rows.
     async fn returned(
         &self,
@@ -220,11 +290,7 @@ impl Change {
         (target, items): (&Target, &[SelectItem]),
         rows: &RecordBatch,
     ) -> Result<Rows> {
-        let changed = MemTable::try_new(rows.schema(), vec![vec![rows.clone()]]).map_err(query::translate)?;
-        let changed = provider_as_source(Arc::new(changed));
-        let planned = plan::plan_returning(&self.catalog, target, items, &|schema, name| {
-            (schema.is_none() && name == target.name).then(|| Arc::clone(&changed))
-        })?;
+        let planned = self.plan_returned((target, items), rows)?;
         let runtime = &database.shared.runtime;
         let (schema, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
         Ok(Rows { schema, batches })

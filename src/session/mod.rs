@@ -1,33 +1,41 @@
 //! Sessions: the one way in for the shell, the wire and embedding programs.
 
+mod copy;
+mod cursors;
 mod describe;
 mod dml;
+mod prepared;
 mod select;
-
-use std::collections::BTreeMap;
+mod settings;
+mod transaction;
 
 use highwater_sql::parse;
-use highwater_sql::statement::{Parsed, Show, Statement};
+use highwater_sql::plan;
+use highwater_sql::statement::{CopyDirection, Parsed, Show, Statement};
 use parking_lot::Mutex;
 
+pub use self::copy::CopyIn;
+pub use self::prepared::Prepared;
+pub use self::transaction::TransactionStatus;
+
+use self::cursors::Cursors;
+use self::prepared::PreparedStatements;
+use self::settings::Settings;
+use self::transaction::Block;
+use crate::answer::{Answer, RowStream};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
+use crate::subscription::ChangeRows;
 
-/// Statements run one after another, with settings of their own.
+/// Statements run one after another, with settings, cursors and prepared statements of their own.
 pub struct Session {
     database: Database,
-    settings: Mutex<BTreeMap<String, String>>,
+    settings: Settings,
+    block: Mutex<Block>,
+    cursors: Cursors,
+    prepared: PreparedStatements,
 }
-
-/// Settings that `SET` takes, with their defaults. `implicit_flush` is taken as RisingWave's scripts have it: a statement that
-/// changes a table always comes back when the views of its pipeline show the change.
-const SETTINGS: &[(&str, &str)] = &[
-    ("application_name", ""),
-    ("client_encoding", "UTF8"),
-    ("implicit_flush", "true"),
-    ("timezone", "UTC"),
-];
 
 impl Database {
     /// A session: statements with settings of their own.
@@ -60,7 +68,10 @@ impl Session {
     pub(crate) fn new(database: Database) -> Self {
         Self {
             database,
-            settings: Mutex::new(BTreeMap::new()),
+            settings: Settings::default(),
+            block: Mutex::default(),
+            cursors: Cursors::default(),
+            prepared: PreparedStatements::default(),
         }
     }
 
@@ -85,11 +96,75 @@ impl Session {
         Ok(outcomes)
     }
 
-    /// Runs one parsed statement.
+    /// Runs one parsed statement and collects its rows.
+    ///
+    /// # Errors
+    /// What the statement reports; SUBSCRIBE, whose rows have no end.
+    pub async fn run(&self, parsed: &Parsed) -> Result<Outcome> {
+        if let Statement::Subscribe(_) = &parsed.statement {
+            return Err(Error::new("0A000", "SUBSCRIBE is not supported here")
+                .with_hint("Use Database::subscribe of the embedding API, or SELECT from the view."));
+        }
+        let whole = async {
+            let collected = self.start(parsed).await?.collect().await;
+            if collected.is_err() {
+                self.fail_transaction();
+            }
+            collected
+        };
+        match self.statement_timeout() {
+            None => whole.await,
+            Some(limit) => tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| {
+                self.fail_transaction();
+                Err(Error::new(
+                    "57014",
+                    "canceling statement due to statement timeout",
+                ))
+            }),
+        }
+    }
+
+    /// Runs one parsed statement; its rows come as they are asked for. `statement_timeout` is for who asks.
     ///
     /// # Errors
     /// What the statement reports.
-    pub async fn run(&self, parsed: &Parsed) -> Result<Outcome> {
+    pub async fn start(&self, parsed: &Parsed) -> Result<Answer> {
+        let started = async {
+            self.admit(&parsed.statement)?;
+            // Only a text that has a dollar in it names a parameter.
+            if parsed.text.contains('$') {
+                plan::refuse_parameters(&parsed.statement)?;
+            }
+            self.dispatch(parsed).await
+        };
+        let answer = started.await;
+        match answer {
+            Ok(_) => self.ran(&parsed.statement),
+            Err(_) => self.fail_transaction(),
+        }
+        answer
+    }
+
+    async fn dispatch(&self, parsed: &Parsed) -> Result<Answer> {
+        let database = &self.database;
+        match &parsed.statement {
+            Statement::Query(query) => return select::open(database, query, "SELECT").await,
+            Statement::Subscribe(subscribe) => {
+                let rows = ChangeRows::open(database, subscribe).await?;
+                return Ok(Answer::counted("SUBSCRIBE", RowStream::changes(rows)));
+            }
+            Statement::Copy(copy) if copy.direction == CopyDirection::Out => {
+                return self.copy_out(copy).await;
+            }
+            Statement::Fetch(fetch) => return self.fetch(fetch).await,
+            Statement::Execute(execute) => return self.execute_prepared(execute).await,
+            _ => {}
+        }
+        Ok(self.outcome(parsed).await?.into())
+    }
+
+    /// Runs a statement whose rows, if it has any, are few.
+    async fn outcome(&self, parsed: &Parsed) -> Result<Outcome> {
         let database = &self.database;
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
@@ -110,7 +185,6 @@ impl Session {
             Statement::CreateSink(_) => database.create_sink(parsed).await,
             Statement::CreateFunction(_) => database.create_function(parsed).await,
             Statement::Drop(drop) => database.drop_objects(drop).await,
-            Statement::Query(query) => select::select(database, query).await,
             Statement::Show(Show::Setting(name)) => self.show_setting(name),
             Statement::Show(Show::Settings) => self.show_settings(),
             Statement::Show(show) => describe::show(database, show).await,
@@ -120,102 +194,61 @@ impl Session {
                 database.checkpoint().await?;
                 Ok(Outcome::done("CHECKPOINT"))
             }
-            Statement::Set { name, value } => self.set(name, value.as_deref()),
             Statement::Resume { kind, name } => database.resume(*kind, name).await,
-            Statement::Subscribe(_) => Err(Error::new("0A000", "SUBSCRIBE is not supported here")
-                .with_hint("Use Database::subscribe of the embedding API, or SELECT from the view.")),
+            _ => self.own(&parsed.statement).await,
         }
     }
 
-    fn set(&self, name: &str, value: Option<&str>) -> Result<Outcome> {
-        let name = canonical(name);
-        let known = SETTINGS.iter().any(|(known, _)| *known == name);
-        if !known {
-            let of_database = self
-                .database
-                .shared
-                .settings
-                .iter()
-                .any(|(known, _)| *known == name);
-            return Err(if of_database {
-                Error::new("55P02", format!("parameter \"{name}\" cannot be changed now"))
-                    .with_hint("It is given when the database is opened.")
-            } else {
-                unknown_setting(name)
-            });
+    /// Runs a statement that is about the session itself.
+    async fn own(&self, statement: &Statement) -> Result<Outcome> {
+        match statement {
+            Statement::Set { name, value } => {
+                self.set(name, value.as_deref())?;
+                Ok(Outcome::done(if value.is_some() { "SET" } else { "RESET" }))
+            }
+            Statement::ResetAll => {
+                self.settings.reset();
+                Ok(Outcome::done("RESET"))
+            }
+            Statement::Transaction(control) => self.control(control).await,
+            Statement::Prepare(prepare) => self.prepare_statement(prepare).await,
+            Statement::Deallocate(name) => {
+                if let (Some(name), false) = (name, self.forget_prepared(name.as_deref())) {
+                    let message = format!("prepared statement \"{name}\" does not exist");
+                    return Err(Error::new("26000", message));
+                }
+                Ok(Outcome::done(match name {
+                    Some(_) => "DEALLOCATE",
+                    None => "DEALLOCATE ALL",
+                }))
+            }
+            Statement::Discard { all } => self.discard(*all).await,
+            Statement::Declare(declare) => self.declare(declare).await,
+            Statement::Close(name) => {
+                self.cursors.close(name.as_deref()).await?;
+                Ok(Outcome::done(match name {
+                    Some(_) => "CLOSE CURSOR",
+                    None => "CLOSE CURSOR ALL",
+                }))
+            }
+            Statement::User(change) => self.database.change_user(change).await,
+            Statement::Copy(_) => Err(Error::new("0A000", "COPY FROM STDIN is not supported here")
+                .with_hint("Use INSERT, or a client of the server.")),
+            _ => Err(Error::new("XX000", "the statement is of another kind")),
         }
-        let allowed = match (name, value) {
-            ("client_encoding", Some(value)) => value.eq_ignore_ascii_case("utf8").then_some(()),
-            ("timezone", Some(value)) => value.eq_ignore_ascii_case("utc").then_some(()),
-            ("implicit_flush", Some(value)) => ["true", "false", "on", "off"].contains(&value).then_some(()),
-            _ => Some(()),
-        };
-        if allowed.is_none() {
-            let value = value.unwrap_or_default();
-            return Err(Error::new(
-                "22023",
-                format!("invalid value for parameter \"{name}\": \"{value}\""),
-            ));
+    }
+
+    async fn discard(&self, all: bool) -> Result<Outcome> {
+        if !all {
+            return Ok(Outcome::done("DISCARD"));
         }
-        let mut settings = self.settings.lock();
-        match value {
-            Some(value) => settings.insert(name.to_owned(), value.to_owned()),
-            None => settings.remove(name),
-        };
-        Ok(Outcome::done("SET"))
+        if self.transaction_status() != TransactionStatus::Idle {
+            let message = "DISCARD ALL cannot run inside a transaction block";
+            return Err(Error::new("25001", message));
+        }
+        self.settings.reset();
+        self.forget_prepared(None);
+        self.cursors.close(None).await?;
+        Ok(Outcome::done("DISCARD ALL"))
     }
-
-    /// `SHOW ALL`
-    fn show_settings(&self) -> Result<Outcome> {
-        let own = self.settings.lock();
-        let session = SETTINGS.iter().map(|(name, default)| {
-            let value = own.get(*name).map_or(*default, String::as_str);
-            (*name, value.to_owned())
-        });
-        let mut settings: Vec<(&str, String)> = session.collect();
-        settings.extend(self.database.shared.settings.iter().cloned());
-        settings.sort_unstable();
-        let row = |(name, value): (&str, String)| vec![Some(name.to_owned()), Some(value)];
-        Outcome::text_rows(
-            "SHOW",
-            &["name", "setting"],
-            settings.into_iter().map(row).collect(),
-        )
-    }
-
-    fn show_setting(&self, name: &str) -> Result<Outcome> {
-        let name = canonical(name);
-        let own = self.settings.lock().get(name).cloned();
-        let session = SETTINGS
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| (*value).to_owned());
-        let database = self
-            .database
-            .shared
-            .settings
-            .iter()
-            .find(|(known, _)| *known == name);
-        let value = own
-            .or(session)
-            .or_else(|| database.map(|(_, value)| value.clone()));
-        let value = value.ok_or_else(|| unknown_setting(name))?;
-        Outcome::text_rows("SHOW", &[name], vec![vec![Some(value)]])
-    }
-}
-
-/// The one name of a setting that has two.
-fn canonical(name: &str) -> &str {
-    match name {
-        "rw_implicit_flush" => "implicit_flush",
-        other => other,
-    }
-}
-
-fn unknown_setting(name: &str) -> Error {
-    Error::new(
-        "42704",
-        format!("unrecognized configuration parameter \"{name}\""),
-    )
-    .with_hint("SELECT * FROM hw.settings lists those that there are.")
 }

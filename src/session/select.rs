@@ -14,15 +14,16 @@ use highwater_sql::statement::Statement;
 use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
+use crate::answer::{Answer, RowStream};
 use crate::database::{Database, names_of};
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
-use crate::outcome::{Outcome, Rows};
+use crate::outcome::Outcome;
 use crate::query::{self, ViewProvider};
 use crate::system;
 
-/// Runs a query and collects its rows.
-pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Outcome> {
+/// Starts a query.
+pub(super) async fn open(database: &Database, query: &ast::Query, verb: &'static str) -> Result<Answer> {
     let catalog = database.shared.catalog();
     let relations = plan::relations_of(query);
     database.shared.filled(&catalog, names_of(&relations)).await?;
@@ -30,10 +31,8 @@ pub(super) async fn select(database: &Database, query: &ast::Query) -> Result<Ou
     let planned = planned(database, &catalog, &system, |resolver| {
         plan::plan_select(&catalog, query, resolver)
     })?;
-    let runtime = &database.shared.runtime;
-    let (schema, batches) = query::collect(runtime, planned.plan, &planned.columns).await?;
-    let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
-    Ok(Outcome::rows(format!("SELECT {count}"), Rows { schema, batches }))
+    let rows = query::stream(&database.shared.runtime, planned.plan, &planned.columns).await?;
+    Ok(Answer::counted(verb, RowStream::query(rows)))
 }
 
 /// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps, after the
@@ -91,7 +90,7 @@ pub(super) async fn show(database: &Database, sql: &str) -> Result<Outcome> {
     let parsed = parse::parse(sql)?;
     match parsed.first().map(|parsed| &parsed.statement) {
         Some(Statement::Query(query)) => {
-            let outcome = select(database, query).await?;
+            let outcome = open(database, query, "SELECT").await?.collect().await?;
             Ok(Outcome {
                 tag: "SHOW".to_owned(),
                 ..outcome

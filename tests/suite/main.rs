@@ -15,6 +15,7 @@ mod memory;
 mod nexmark;
 mod oracle;
 mod restart;
+mod server;
 mod sinks_into_tables;
 mod slt;
 mod state_ttl;

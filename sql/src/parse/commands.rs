@@ -2,12 +2,15 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::copy::closing;
 use super::create::{create, query_tail, refused_kind, whole_relation};
 use super::cursor::Cursor;
 use super::function::signature;
+use super::transaction::modes;
+use super::user::{drop_user, user_password};
 use super::with::with_clause;
 use crate::error::{SqlError, SqlState};
-use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe};
+use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe, Transaction, UserChange};
 use crate::suggest::closest;
 
 /// Takes `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`.
@@ -17,6 +20,9 @@ use crate::suggest::closest;
 pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let position = cursor.position();
     cursor.expect(&["drop"])?;
+    if cursor.eat(&["user"]) {
+        return drop_user(cursor);
+    }
     let Some(kind) = object_kind(cursor) else {
         return Err(refused_kind(cursor, "DROP", position));
     };
@@ -69,6 +75,9 @@ fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
 pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let position = cursor.position();
     cursor.expect(&["alter"])?;
+    if cursor.eat(&["user"]) {
+        return Ok(Statement::User(UserChange::Alter(user_password(cursor)?)));
+    }
     let Some(kind) = object_kind(cursor) else {
         return Err(refused_kind(cursor, "ALTER", position));
     };
@@ -324,25 +333,34 @@ pub(crate) fn query(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 /// # Errors
 /// A malformed statement.
 pub(crate) fn subscribe(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let subscribe = subscription(cursor)?;
+    cursor.expect_end()?;
+    Ok(Statement::Subscribe(subscribe))
+}
+
+/// Takes the same, and leaves what follows it.
+///
+/// # Errors
+/// A malformed statement.
+pub(crate) fn subscription(cursor: &mut Cursor<'_>) -> Result<Subscribe, SqlError> {
     cursor.expect(&["subscribe"])?;
     cursor.eat(&["to"]);
     let (query, relation) = if *cursor.peek() == Token::LParen {
-        let tail = query_tail(cursor)?;
-        if let Some(position) = tail.emit {
-            return Err(SqlError::unsupported("EMIT ON WINDOW CLOSE in SUBSCRIBE").at(position));
-        }
-        (tail.query, None)
+        cursor.take();
+        let end = closing(cursor);
+        let query = cursor.query_to(end)?;
+        cursor.expect_token(&Token::RParen)?;
+        (query, None)
     } else {
         let (query, name) = whole_relation(cursor)?;
         (query, Some(name))
     };
     let with = with_clause(cursor)?.unwrap_or_default();
-    cursor.expect_end()?;
-    Ok(Statement::Subscribe(Subscribe {
+    Ok(Subscribe {
         relation,
         query,
         with,
-    }))
+    })
 }
 
 /// Takes `CHECKPOINT`.
@@ -372,16 +390,31 @@ pub(crate) fn flush(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 pub(crate) fn set(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let position = cursor.position();
     cursor.expect(&["set"])?;
-    let refused: [&[&str]; 6] = [
+    if cursor.eat(&["transaction"]) {
+        return Ok(Statement::Transaction(Transaction::Set(modes(cursor)?)));
+    }
+    if cursor.eat(&["session", "characteristics", "as", "transaction"]) {
+        return Ok(Statement::Transaction(Transaction::SetDefault(modes(cursor)?)));
+    }
+    let refused: [&[&str]; 4] = [
         &["local"],
-        &["transaction"],
-        &["session", "characteristics"],
         &["session", "authorization"],
         &["role"],
         &["constraints"],
     ];
     if let Some(words) = refused.iter().find(|words| cursor.sees(words)) {
         return Err(SqlError::unsupported(format!("SET {}", words.join(" ").to_uppercase())).at(position));
+    }
+    if cursor.eat(&["names"]) {
+        let value = match cursor.eat(&["default"]) {
+            true => None,
+            false => Some(setting_value(cursor)?),
+        };
+        cursor.expect_end()?;
+        return Ok(Statement::Set {
+            name: "client_encoding".to_owned(),
+            value,
+        });
     }
     cursor.eat(&["session"]);
     let time_zone = cursor.sees(&["time", "zone"]);
@@ -419,15 +452,15 @@ fn setting_value(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
     }
 }
 
-/// Takes `RESET name`.
+/// Takes `RESET name | ALL`.
 ///
 /// # Errors
-/// A malformed statement, RESET ALL.
+/// A malformed statement.
 pub(crate) fn reset(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
-    let position = cursor.position();
     cursor.expect(&["reset"])?;
-    if cursor.sees(&["all"]) {
-        return Err(SqlError::unsupported("RESET ALL").at(position));
+    if cursor.eat(&["all"]) {
+        cursor.expect_end()?;
+        return Ok(Statement::ResetAll);
     }
     let name = setting_name(cursor)?;
     cursor.expect_end()?;

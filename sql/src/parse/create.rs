@@ -8,13 +8,14 @@ use super::function::create_function;
 use super::script::is_word;
 use super::source::create_source;
 use super::table::create_table;
+use super::user::user_password;
 use super::with::{FormatClause, check_with, format_clause, with_clause};
 use crate::error::{SqlError, SqlState};
-use crate::statement::{CreateMaterializedView, CreateSink, CreateView, SinkInto, Statement};
+use crate::statement::{CreateMaterializedView, CreateSink, CreateView, SinkInto, Statement, UserChange};
 use crate::suggest::closest;
 
 /// Kinds that other systems create and we refuse, with what to do instead.
-const REFUSED: [(&[&str], &str); 20] = [
+const REFUSED: [(&[&str], &str); 19] = [
     (&["index"], ""),
     (&["unique", "index"], ""),
     (
@@ -32,8 +33,7 @@ const REFUSED: [(&[&str], &str); 20] = [
     (&["catalog"], ""),
     (&["type"], ""),
     (&["domain"], ""),
-    (&["user"], ""),
-    (&["role"], ""),
+    (&["role"], "A role that logs in is a user: CREATE USER."),
     (&["sequence"], ""),
     (&["trigger"], ""),
     (&["extension"], ""),
@@ -68,6 +68,10 @@ pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     if cursor.eat(&["table"]) {
         no_replace("a table")?;
         return create_table(cursor).map(Statement::CreateTable);
+    }
+    if cursor.eat(&["user"]) {
+        no_replace("a user")?;
+        return Ok(Statement::User(UserChange::Create(user_password(cursor)?)));
     }
     if cursor.eat(&["materialized", "view"]) {
         no_replace("a materialized view")?;

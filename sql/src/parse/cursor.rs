@@ -137,6 +137,12 @@ impl<'a> Cursor<'a> {
         self.script.get(bytes).unwrap_or_default()
     }
 
+    /// The script's text from the next token to the end of the statement.
+    pub(crate) fn rest(&self) -> &'a str {
+        let (from, to) = (self.position(), self.statement.bytes.end);
+        self.script.get(from..to).unwrap_or_default()
+    }
+
     /// The next token.
     pub(crate) fn peek(&self) -> &Token {
         &self.parser.peek_token_ref().token

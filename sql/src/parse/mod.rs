@@ -10,6 +10,7 @@
 
 mod asof;
 mod commands;
+mod copy;
 mod create;
 mod cursor;
 mod deep_stack;
@@ -20,6 +21,8 @@ mod function;
 mod script;
 mod source;
 mod table;
+mod transaction;
+mod user;
 mod with;
 
 use datafusion::sql::sqlparser::ast;
@@ -32,11 +35,12 @@ use crate::error::{SqlError, SqlState};
 use crate::statement::{Parsed, Statement};
 use crate::suggest::closest;
 
+pub use self::copy::{milliseconds, query_of};
 pub(crate) use self::cursor::is_reserved;
 pub(crate) use self::script::tokenize;
 
 /// Words that begin a statement.
-const STARTS: [&str; 19] = [
+const STARTS: [&str; 33] = [
     "select",
     "with",
     "values",
@@ -56,28 +60,29 @@ const STARTS: [&str; 19] = [
     "checkpoint",
     "set",
     "reset",
-];
-
-/// Words that begin a statement of PostgreSQL or RisingWave that is not there.
-const REFUSED: [&str; 43] = [
     "begin",
     "start",
     "commit",
-    "rollback",
     "end",
+    "rollback",
     "abort",
-    "savepoint",
-    "release",
-    "merge",
-    "truncate",
+    "prepare",
+    "execute",
+    "deallocate",
+    "discard",
     "copy",
     "declare",
     "fetch",
     "close",
+];
+
+/// Words that begin a statement of PostgreSQL or RisingWave that is not there.
+const REFUSED: [&str; 29] = [
+    "savepoint",
+    "release",
+    "merge",
+    "truncate",
     "move",
-    "prepare",
-    "execute",
-    "deallocate",
     "grant",
     "revoke",
     "comment",
@@ -89,7 +94,6 @@ const REFUSED: [&str; 43] = [
     "listen",
     "notify",
     "unlisten",
-    "discard",
     "do",
     "call",
     "refresh",
@@ -232,6 +236,17 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         "checkpoint" => commands::checkpoint(cursor),
         "set" => commands::set(cursor),
         "reset" => commands::reset(cursor),
+        "begin" | "start" => transaction::begin(cursor),
+        "commit" | "end" => transaction::commit(cursor),
+        "rollback" | "abort" => transaction::rollback(cursor),
+        "prepare" => transaction::prepare(cursor, dispatch),
+        "execute" => transaction::execute(cursor),
+        "deallocate" => transaction::deallocate(cursor),
+        "discard" => transaction::discard(cursor),
+        "copy" => copy::copy(cursor),
+        "declare" => copy::declare(cursor),
+        "fetch" => copy::fetch(cursor),
+        "close" => copy::close(cursor),
         other => Err(no_statement(cursor, other)),
     }
 }

@@ -21,7 +21,7 @@ use crate::plan::time_join::TimeJoins;
 use crate::plan::translate::external;
 use crate::plan::types::SqlTypes;
 use crate::plan::window::WindowRelations;
-use crate::plan::{query, source, sql_function};
+use crate::plan::{parameters, query, source, sql_function};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
@@ -327,6 +327,7 @@ impl ContextProvider for Names<'_> {
         }
         let host = self.catalog.host().scalar(name).cloned();
         host.or_else(|| Functions::all().scalar.get(name).cloned())
+            .or_else(|| parameters::marker_function(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

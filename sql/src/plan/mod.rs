@@ -34,6 +34,7 @@ mod literals;
 mod lower;
 mod names;
 mod numbers;
+mod parameters;
 mod place;
 mod postgres;
 mod push_down;
@@ -71,11 +72,15 @@ pub use self::context::{Resolver, planning_options};
 pub use self::dml::{TableRef, plan_delete, plan_insert, plan_returning, plan_sink_into, plan_update};
 pub use self::functions::is_built_in;
 pub use self::host_types::HostTypes;
+pub use self::json::array_items;
+pub use self::parameters::{
+    PARAMETERS_MAX, Parameter, inferred, parameter_count, refuse_parameters, with_markers, with_values,
+};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::sql_function::{PlannedFunction, plan_function, with_function_names};
 pub use self::translate::translate;
-pub use self::types::{arrow_type, sql_type_name};
+pub use self::types::{arrow_type, sql_type_name, written_type};
 pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
 pub use self::window_columns::{WINDOW_END, WINDOW_START};

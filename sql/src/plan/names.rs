@@ -28,9 +28,12 @@ impl OutputNames {
         let mut repeated = BTreeSet::new();
         let mut items = Vec::new();
         for (index, item) in leading_select(query).iter().enumerate() {
-            if let SelectItem::UnnamedExpr(expr) = item
-                && !seen.insert(planned_name(expr))
-            {
+            let planned = match item {
+                SelectItem::UnnamedExpr(expr) => Some(planned_name(expr)),
+                SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+                _ => None,
+            };
+            if planned.is_some_and(|name| !seen.insert(name)) {
                 repeated.insert(index);
             }
             items.push(match item {
@@ -52,8 +55,8 @@ impl OutputNames {
         let ordered = places_of_order(query.order_by.as_ref());
         for index in self.repeated.iter().chain(&ordered) {
             if let Some(item) = select.projection.get_mut(*index)
-                && let SelectItem::UnnamedExpr(expr) = item
-                && (self.repeated.contains(index) || !is_column(expr))
+                && (self.repeated.contains(index) || is_unnamed_expression(item))
+                && let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
             {
                 let alias = ast::Ident::with_quote('"', format!("?column {}?", index + 1));
                 *item = SelectItem::ExprWithAlias {
@@ -84,6 +87,10 @@ impl OutputNames {
         }
         names
     }
+}
+
+fn is_unnamed_expression(item: &SelectItem) -> bool {
+    matches!(item, SelectItem::UnnamedExpr(expr) if !is_column(expr))
 }
 
 fn is_column(expr: &Expr) -> bool {

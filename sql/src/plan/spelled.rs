@@ -327,7 +327,7 @@ fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()))
 }
 
-/// The call of a function.
+/// The call of a function with plain arguments.
 pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args
         .into_iter()

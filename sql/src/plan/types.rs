@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
     self, ArrayElemTypeDef, ExactNumberInfo, Ident, StructField, TimezoneInfo,
 };
 
+use crate::parse::parse_data_type;
 use crate::{SqlError, SqlState, jsonb};
 
 /// Digits of a decimal that is not limited by its declaration.
@@ -82,7 +83,10 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
         Sql::Array(ArrayElemTypeDef::AngleBracket(item))
         | Sql::Array(ArrayElemTypeDef::SquareBracket(item, None)) => list_of(nested_type(item, depth + 1)?),
         Sql::Struct(fields, _) => struct_type(fields, depth)?,
-        Sql::Custom(name, arguments) => custom(name, arguments.is_empty(), sql)?,
+        Sql::Custom(name, arguments) => match (of_pg_catalog(name), arguments.is_empty()) {
+            (Some(known), true) => nested_type(&known, depth + 1)?,
+            (_, plain) => custom(name, plain, sql)?,
+        },
         // There is one type of documents: JSON is another name of it.
         Sql::JSON | Sql::JSONB => jsonb::data_type(),
         other => return Err(unknown_type(other)),
@@ -95,6 +99,20 @@ fn unknown_type(sql: &ast::DataType) -> SqlError {
         "Types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE PRECISION, NUMERIC, VARCHAR, BYTEA, DATE, TIME, \
          TIMESTAMP, TIMESTAMPTZ, INTERVAL, JSONB, arrays and STRUCT<…>.",
     )
+}
+
+/// The type that a name with the schema `pg_catalog` means, as drivers write them.
+fn of_pg_catalog(name: &ast::ObjectName) -> Option<ast::DataType> {
+    let [schema, name] = name.0.as_slice() else {
+        return None;
+    };
+    let is_there = folded(schema.as_ident()?) == "pg_catalog";
+    let name = folded(name.as_ident()?);
+    if is_there {
+        parse_data_type(&name).ok()
+    } else {
+        None
+    }
 }
 
 /// Names that sqlparser does not know as types.
@@ -219,7 +237,8 @@ pub fn sql_type_name(data_type: &DataType) -> String {
 }
 
 /// The type as text that reads back to it, with all of its digits.
-pub(crate) fn written_type(data_type: &DataType) -> String {
+#[must_use]
+pub fn written_type(data_type: &DataType) -> String {
     match data_type {
         DataType::Decimal128(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::List(item) => format!("{}[]", written_type(item.data_type())),

@@ -6,6 +6,7 @@ mod dropping;
 mod refusals;
 mod resolving;
 mod scripts;
+mod session;
 mod soup;
 mod statements;
 mod tables;

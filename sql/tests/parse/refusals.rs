@@ -21,8 +21,9 @@ fn a_misspelt_start_has_a_suggestion() {
 }
 
 const NOT_THERE: &[(&str, &str, &str)] = &[
-    ("BEGIN", "BEGIN", "BEGIN"),
-    ("COMMIT", "COMMIT", "COMMIT"),
+    ("SAVEPOINT a", "SAVEPOINT", "SAVEPOINT a"),
+    ("ROLLBACK TO a", "ROLLBACK TO SAVEPOINT", "TO a"),
+    ("COMMIT AND CHAIN", "AND CHAIN", "AND CHAIN"),
     (
         "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
         "ON CONFLICT in INSERT",
@@ -35,7 +36,18 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "(a, b) = (1,",
     ),
     ("DELETE FROM t USING u", "USING in DELETE", "USING u"),
-    ("COPY t FROM STDIN", "COPY", "COPY t FROM "),
+    ("COPY t FROM STDIN BINARY", "COPY in the binary format", "BINARY"),
+    (
+        "COPY t FROM '/tmp/x'",
+        "COPY with a file of the server",
+        "'/tmp/x'",
+    ),
+    (
+        "DECLARE c SCROLL CURSOR FOR SELECT 1",
+        "a cursor with SCROLL",
+        "SCROLL CURSO",
+    ),
+    ("FETCH PRIOR FROM c", "FETCH PRIOR", "PRIOR FROM c"),
     ("CREATE TABLE t AS SELECT 1", "CREATE TABLE … AS", "AS SELECT 1"),
     ("CREATE TABLE t (a INT UNIQUE)", "UNIQUE in a table", "UNIQUE)"),
     (

@@ -97,6 +97,28 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     ("CHECKPOINT", "CHECKPOINT;"),
     ("SET", "SET name = value;"),
+    ("RESET", "RESET name | ALL;"),
+    (
+        "BEGIN",
+        "BEGIN [ISOLATION LEVEL READ COMMITTED] [READ ONLY | READ WRITE];",
+    ),
+    ("COMMIT", "COMMIT;"),
+    ("ROLLBACK", "ROLLBACK;"),
+    (
+        "PREPARE",
+        "PREPARE name [(type, …)] AS SELECT … | INSERT … | UPDATE … | DELETE …;",
+    ),
+    ("EXECUTE", "EXECUTE name [(expression, …)];"),
+    ("DEALLOCATE", "DEALLOCATE name | ALL;"),
+    (
+        "DECLARE",
+        "DECLARE name CURSOR [WITH HOLD] FOR query | SUBSCRIBE …;",
+    ),
+    ("FETCH", "FETCH [n | ALL] FROM cursor [WITH (timeout = '1s')];"),
+    ("CLOSE", "CLOSE cursor | ALL;"),
+    ("CREATE USER", "CREATE USER name PASSWORD '…';"),
+    ("ALTER USER", "ALTER USER name PASSWORD '…';"),
+    ("DROP USER", "DROP USER [IF EXISTS] name [, …];"),
 ];
 
 /// `\h [STATEMENT]`

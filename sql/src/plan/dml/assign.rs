@@ -8,8 +8,8 @@ use super::{parse_expression, quoted};
 use crate::catalog::{Catalog, TableColumnDef};
 use crate::plan::context::{Names, Resolver};
 use crate::plan::place::position_of;
-use crate::plan::query;
 use crate::plan::types::{arrow_type, sql_type_name, written_type};
+use crate::plan::{parameters, query};
 use crate::statement::Target;
 use crate::{SqlError, SqlState, jsonb};
 
@@ -29,7 +29,7 @@ pub(super) struct Assigned<'a> {
 
 /// What is known of a value by its text alone.
 enum Known {
-    /// A constant in quotes, or NULL: it takes any type.
+    /// A constant in quotes, NULL, or a parameter: it takes any type.
     Untyped,
     /// A value of this type.
     Type(DataType),
@@ -162,6 +162,7 @@ fn known(value: &Expr) -> Known {
             Value::SingleQuotedString(_)
             | Value::EscapedStringLiteral(_)
             | Value::DollarQuotedString(_)
+            | Value::Placeholder(_)
             | Value::Null => Known::Untyped,
             Value::Boolean(_) => Known::Type(DataType::Boolean),
             Value::Number(digits, _) => Known::Type(number_type(digits)),
@@ -177,6 +178,7 @@ fn known(value: &Expr) -> Known {
             },
             _ => Known::Nothing,
         },
+        Expr::Function(call) if parameters::is_marker(call) => Known::Untyped,
         Expr::Cast { data_type, .. } => as_known(data_type),
         Expr::TypedString(typed) => as_known(&typed.data_type),
         _ => Known::Nothing,

@@ -19,7 +19,7 @@ use super::values::{Texts, document, result, unknown_text};
 use crate::jsonb::{self, Kind, kind_of};
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
-use crate::plan::{numbers, rewrite};
+use crate::plan::{numbers, parameters, rewrite};
 use crate::{SqlError, SqlState};
 
 /// A cast, if it has to do with JSONB: as a call, or as a constant.
@@ -32,6 +32,10 @@ pub(super) fn cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr
     let Ok(from) = inner.get_type(schema) else {
         return Ok(Transformed::no(expr));
     };
+    // Where the type of a parameter is looked for, the cast is what tells it.
+    if parameters::marker(inner).is_some() {
+        return Ok(Transformed::no(expr));
+    }
     let to = field.data_type();
     let changed = match (jsonb::is_jsonb(&from), jsonb::is_jsonb(to)) {
         (true, true) => Some(inner.as_ref().clone()),
@@ -100,7 +104,9 @@ pub(crate) fn null_casts(
     plan: datafusion::logical_expr::LogicalPlan,
 ) -> PlanResult<datafusion::logical_expr::LogicalPlan> {
     rewrite::expressions(plan, |expr, schema| match &expr {
-        Expr::Cast(Cast { expr: inner, field }) if jsonb::is_jsonb(field.data_type()) => {
+        Expr::Cast(Cast { expr: inner, field })
+            if jsonb::is_jsonb(field.data_type()) && parameters::marker(inner).is_none() =>
+        {
             match inner.get_type(schema) {
                 Ok(DataType::Null) => document(None).map(Transformed::yes),
                 _ => Ok(Transformed::no(expr)),

@@ -1,0 +1,62 @@
+//! `highwater serve`: a database for clients of PostgreSQL, until a signal.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::args::ServeOptions;
+use super::failure::Failure;
+use crate::Database;
+use crate::server::{Server, ServerOptions, TlsFiles};
+
+/// Opens the database and lets clients in until SIGTERM or SIGINT; ends with a last checkpoint. SIGHUP reads the certificate anew.
+///
+/// # Errors
+/// A directory that cannot be opened, an address or a certificate that does not work, a last checkpoint that failed.
+pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    let mut hang_up = listen(SignalKind::hangup())?;
+    let builder = Database::builder().checkpoint_interval(options.checkpoint_interval);
+    let database = builder.open(&options.dir).await?;
+    let files = options.tls_cert.clone().zip(options.tls_key.clone());
+    let server = ServerOptions {
+        listen: options.listen,
+        tls: files.map(|(certificate, key)| TlsFiles { certificate, key }),
+        connections_max: options.max_connections as usize,
+    };
+    let served = async {
+        let server = Server::bind(database.clone(), server).await?;
+        let address = server.local_addr()?;
+        writeln!(std::io::stderr(), "highwater: listening on {address}")?;
+        let reload = server.reloader();
+        let stop = async {
+            loop {
+                tokio::select! {
+                    _ = terminate.recv() => return "SIGTERM",
+                    _ = interrupt.recv() => return "SIGINT",
+                    _ = hang_up.recv() => match reload() {
+                        Ok(()) => tracing::info!("the certificate was read anew"),
+                        Err(error) => tracing::error!(%error, detail = error.detail(), "the certificate stays as it was"),
+                    },
+                }
+            }
+        };
+        let mut why = "";
+        server.run(async { why = stop.await }).await;
+        Ok::<_, Failure>(why)
+    };
+    let ended = served.await;
+    let closed = database.close().await;
+    let why = ended?;
+    closed?;
+    writeln!(
+        std::io::stderr(),
+        "highwater: stopped by {why}; the last checkpoint is durable"
+    )?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|error| Failure::file("listen for signals", error))
+}

@@ -1,0 +1,102 @@
+//! COPY over the wire: rows out until there are no more, rows in until the client says so.
+
+use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
+
+use super::cancel::Running;
+use super::connection::Connection;
+use super::copy_read::CopyReader;
+use super::copy_write::CopyWriter;
+use super::message::Request;
+use super::portal::Portal;
+use super::wire::{OUT_BYTES, Stop};
+use crate::Error;
+use crate::sql::statement::{Copy, CopyOptions};
+
+impl Connection {
+    /// `COPY … TO STDOUT`
+    pub(super) async fn copy_out(
+        &mut self,
+        options: &CopyOptions,
+        mut portal: Portal,
+        running: &mut Running,
+    ) -> Result<(), Stop> {
+        let Some(mut rows) = portal.take_rows() else {
+            return Err(Error::new("XX000", "a COPY has no rows").into());
+        };
+        let columns = columns(rows.schema().fields().len())?;
+        let formats = vec![0; rows.schema().fields().len()];
+        self.wire
+            .send(PgWireBackendMessage::CopyOutResponse(CopyOutResponse::new(
+                0, columns, formats,
+            )));
+        let mut writer = CopyWriter::new(options);
+        if options.header {
+            writer.header(rows.schema(), &mut self.wire.out);
+        }
+        let mut count = 0;
+        loop {
+            if rows.is_live() {
+                // The next rows may be long in coming.
+                running.with_client(self.wire.flush()).await?;
+            }
+            let Some(batch) = running.wait(&mut self.wire, rows.next()).await? else {
+                break;
+            };
+            let row_writer = writer.rows(&batch);
+            for row in 0..batch.num_rows() {
+                writer.row(&row_writer, row, &mut self.wire.out);
+                if self.wire.out.len() >= OUT_BYTES {
+                    running.with_client(self.wire.flush()).await?;
+                }
+            }
+            count += batch.num_rows() as u64;
+        }
+        self.wire.send(PgWireBackendMessage::CopyDone(CopyDone::new()));
+        self.done(portal.tag(count));
+        Ok(())
+    }
+
+    /// `COPY … FROM STDIN`
+    pub(super) async fn copy_in(&mut self, copy: &Copy, running: &mut Running) -> Result<(), Stop> {
+        let target = self.session.copy_in(copy)?;
+        let width = target.schema().fields().len();
+        let formats = vec![0; width];
+        self.wire
+            .send(PgWireBackendMessage::CopyInResponse(CopyInResponse::new(
+                0,
+                columns(width)?,
+                formats,
+            )));
+        running.with_client(self.wire.flush()).await?;
+        let mut reader = CopyReader::new(&copy.options, target.schema());
+        loop {
+            let received = running.with_client(self.wire.receive()).await?;
+            match received.request? {
+                Request::CopyData(data) => reader.take(&data)?,
+                Request::CopyDone => break,
+                Request::CopyFail(why) => {
+                    let message = format!("COPY from stdin failed: {why}");
+                    return Err(Error::new("57014", message).into());
+                }
+                Request::Flush | Request::Sync => {}
+                Request::Terminate => return Err(Stop::Gone),
+                _ => {
+                    let message = "unexpected message type during COPY from stdin";
+                    return Err(Error::new("08P01", message).into());
+                }
+            }
+        }
+        let rows = reader.finish()?;
+        let finished = self.session.finish_copy(target, rows);
+        let outcome = running.wait(&mut self.wire, finished).await?;
+        self.notices(&outcome.notices);
+        self.done(outcome.tag);
+        Ok(())
+    }
+}
+
+fn columns(count: usize) -> Result<i16, Error> {
+    let error = |_| Error::new("54011", "a COPY has more columns than the protocol can say");
+    i16::try_from(count).map_err(error)
+}

@@ -1,0 +1,42 @@
+//! The Postgres wire protocol: a database for `psql`, BI tools and drivers. A door: it uses the public API and nothing behind it.
+//!
+//! ```text
+//! listener ─▶ startup ─▶ auth ─▶ connection ─▶ simple, extended ─▶ Session::start ─▶ portal ─▶ encode ─▶ wire
+//!     │        TLS, who?   SCRAM    messages       copy
+//!     └ one task for each connection: an idle one costs its buffers
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `listener`, `tls` | connections, and how many |
+//! | `startup`, `auth`, `settings` | who it is, and what drivers want to know |
+//! | `wire`, `message`, `report` | frames in and out; errors and notices |
+//! | `connection` | one client's messages, one after another |
+//! | `simple`, `extended` | the two protocols |
+//! | `portal`, `describe`, `encode`, `decode`, `types` | rows out, parameters in |
+//! | `copy`, `copy_read`, `copy_write` | COPY both ways |
+//! | `cancel` | what ends a statement from outside |
+
+mod auth;
+mod cancel;
+mod connection;
+mod copy;
+mod copy_read;
+mod copy_write;
+mod decode;
+mod describe;
+mod encode;
+mod extended;
+mod listener;
+mod message;
+mod portal;
+mod report;
+mod settings;
+mod simple;
+mod startup;
+mod tls;
+mod types;
+mod wire;
+
+pub use self::listener::{Server, ServerOptions};
+pub use self::tls::TlsFiles;

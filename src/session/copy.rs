@@ -1,0 +1,215 @@
+//! COPY: rows of a relation or a query on their way out, and rows on their way into a table.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _, ListBuilder, StringArray, StringBuilder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion::datasource::{MemTable, provider_as_source};
+use highwater_sql::catalog::{FilledDef, ObjectBody};
+use highwater_sql::parse;
+use highwater_sql::plan::{self, written_type};
+use highwater_sql::statement::{
+    Copy, CopyDirection, CopyRelation, CopySource, Insert, InsertSource, Statement, Target,
+};
+
+use super::{Session, dml, select};
+use crate::answer::{Answer, RowStream};
+use crate::error::{Error, Result};
+use crate::outcome::Outcome;
+use crate::query;
+use crate::subscription::ChangeRows;
+
+/// A COPY into a table that waits for its rows. All of them are inserted as one statement, or none.
+pub struct CopyIn {
+    statement: Insert,
+    schema: SchemaRef,
+    /// Whether a column of the table holds arrays, for each column.
+    arrays: Vec<bool>,
+}
+
+impl CopyIn {
+    /// The columns of the rows that it takes: texts, as PostgreSQL writes values of the columns of the table.
+    #[must_use]
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+}
+
+impl Session {
+    /// `COPY … TO STDOUT`: the rows.
+    pub(super) async fn copy_out(&self, copy: &Copy) -> Result<Answer> {
+        match &copy.source {
+            CopySource::Query(query) => select::open(&self.database, query, "COPY").await,
+            CopySource::Subscribe(subscribe) => {
+                let rows = ChangeRows::open(&self.database, subscribe).await?;
+                Ok(Answer::counted("COPY", RowStream::changes(rows)))
+            }
+            CopySource::Relation(relation) => {
+                let query = parse::query_of(relation).ok_or_else(|| internal("a relation has no query"))?;
+                let place = |error: Error| error.at(Some(relation.position));
+                select::open(&self.database, &query, "COPY").await.map_err(place)
+            }
+        }
+    }
+
+    /// Begins `COPY … FROM STDIN`.
+    ///
+    /// # Errors
+    /// What is no table, columns that are not there, a COPY that goes the other way.
+    pub fn copy_in(&self, copy: &Copy) -> Result<CopyIn> {
+        self.admit(&Statement::Copy(copy.clone()))?;
+        let begun = self.begin_copy(copy);
+        if begun.is_err() {
+            self.fail_transaction();
+        }
+        begun
+    }
+
+    fn begin_copy(&self, copy: &Copy) -> Result<CopyIn> {
+        self.database.refuse_read_only("COPY FROM")?;
+        let (CopySource::Relation(relation), CopyDirection::In) = (&copy.source, copy.direction) else {
+            return Err(internal("a COPY into nothing"));
+        };
+        let columns = self.target_columns(relation)?;
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let items: Vec<String> = columns
+            .iter()
+            .enumerate()
+            .map(|(n, (_, data_type))| match data_type {
+                DataType::Utf8 => format!("c{n}"),
+                data_type => format!("CAST(c{n} AS {})", written_type(data_type)),
+            })
+            .collect();
+        let text = format!("SELECT {} FROM {}", items.join(", "), quoted(dml::GIVEN_ROWS));
+        let statement = Insert {
+            target: Target {
+                name: relation.name.clone(),
+                position: relation.position,
+                alias: None,
+            },
+            columns: columns
+                .iter()
+                .map(|(name, _)| (name.clone(), relation.position))
+                .collect(),
+            source: InsertSource::Query(parse::parse_query(&text)?),
+            returning: None,
+        };
+        let fields = (0..columns.len()).map(|n| Field::new(format!("c{n}"), DataType::Utf8, true));
+        Ok(CopyIn {
+            statement,
+            schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            arrays: columns
+                .iter()
+                .map(|(_, data_type)| matches!(data_type, DataType::List(_)))
+                .collect(),
+        })
+    }
+
+    /// The columns that the rows of a COPY are for.
+    fn target_columns(&self, relation: &CopyRelation) -> Result<Vec<(String, DataType)>> {
+        let catalog = self.database.shared.catalog();
+        let object = catalog.resolve(&relation.name);
+        let object = object.map_err(|error| Error::from(error).at(Some(relation.position)))?;
+        let ObjectBody::Table(table) = &object.body else {
+            let message = format!("cannot copy to {} \"{}\"", object.body.kind().noun(), object.name);
+            return Err(Error::new("42809", message).at(Some(relation.position)));
+        };
+        let known = |name: &str| table.columns.iter().find(|column| column.name == name);
+        let is_generated = |filled: &FilledDef| matches!(filled, FilledDef::Generated(_));
+        if relation.columns.is_empty() {
+            let plain = table
+                .columns
+                .iter()
+                .filter(|column| !is_generated(&column.filled));
+            return Ok(plain
+                .map(|column| (column.name.clone(), column.data_type.clone()))
+                .collect());
+        }
+        let mut columns = Vec::with_capacity(relation.columns.len());
+        for (name, position) in &relation.columns {
+            let error = |state, message| Err(Error::new(state, message).at(Some(*position)));
+            let Some(column) = known(name) else {
+                let message = format!("column \"{name}\" of relation \"{}\" does not exist", object.name);
+                return error("42703", message);
+            };
+            if is_generated(&column.filled) {
+                return error("42P10", format!("column \"{name}\" is a generated column"));
+            }
+            if columns.iter().any(|(earlier, _)| earlier == name) {
+                return error("42701", format!("column \"{name}\" specified more than once"));
+            }
+            columns.push((name.clone(), column.data_type.clone()));
+        }
+        Ok(columns)
+    }
+
+    /// Ends `COPY … FROM STDIN`: inserts all of its rows, durably.
+    ///
+    /// # Errors
+    /// A text that is no value of its column, what the table does not take; nothing is inserted then.
+    pub async fn finish_copy(&self, copy: CopyIn, rows: Vec<RecordBatch>) -> Result<Outcome> {
+        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+        let tag = format!("COPY {count}");
+        if count == 0 {
+            return Ok(Outcome::done(tag));
+        }
+        let inserted = self.insert_copied(copy, rows).await;
+        match inserted {
+            Ok(outcome) => Ok(Outcome { tag, ..outcome }),
+            Err(error) => {
+                self.fail_transaction();
+                Err(error)
+            }
+        }
+    }
+
+    async fn insert_copied(&self, copy: CopyIn, rows: Vec<RecordBatch>) -> Result<Outcome> {
+        let statement = Statement::Insert(copy.statement);
+        let rows = rows
+            .iter()
+            .map(|batch| with_arrays(batch, &copy.arrays))
+            .collect::<Result<Vec<_>>>()?;
+        let schema = rows.first().map_or(copy.schema, RecordBatch::schema);
+        let given = MemTable::try_new(schema, vec![rows]).map_err(query::translate)?;
+        let given = provider_as_source(Arc::new(given));
+        let outcome = dml::change_with(&self.database, &statement, Some(given)).await?;
+        self.ran(&statement);
+        Ok(outcome)
+    }
+}
+
+/// The rows with lists of texts in place of the texts of arrays.
+fn with_arrays(batch: &RecordBatch, arrays: &[bool]) -> Result<RecordBatch> {
+    let mut columns = Vec::with_capacity(batch.num_columns());
+    let mut fields = Vec::with_capacity(batch.num_columns());
+    for ((column, field), is_array) in batch.columns().iter().zip(batch.schema().fields()).zip(arrays) {
+        let column = match is_array {
+            true => lists(column.as_string())?,
+            false => ArrayRef::clone(column),
+        };
+        fields.push(Field::new(field.name(), column.data_type().clone(), true));
+        columns.push(column);
+    }
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
+    rows.map_err(|error| Error::new("XX000", error.to_string()))
+}
+
+fn lists(texts: &StringArray) -> Result<ArrayRef> {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for text in texts {
+        let Some(text) = text else {
+            lists.append_null();
+            continue;
+        };
+        for item in plan::array_items(text)? {
+            lists.values().append_option(item);
+        }
+        lists.append(true);
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+fn internal(message: &str) -> Error {
+    Error::new("XX000", message)
+}

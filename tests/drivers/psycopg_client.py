@@ -1,0 +1,75 @@
+"""What psycopg does with a served database. Arguments: host, port. Prints "ok" at the end."""
+
+import datetime
+import decimal
+import sys
+import threading
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+host, port = sys.argv[1:3]
+url = f"host={host} port={port} user=tester dbname=highwater"
+
+with psycopg.connect(url, autocommit=True) as conn:
+    conn.execute(
+        "CREATE TABLE py (k BIGINT PRIMARY KEY, b BOOLEAN, i INT, d DOUBLE PRECISION, n NUMERIC(12, 4), v VARCHAR, y BYTEA,"
+        " e DATE, m TIME, s TIMESTAMP, z TIMESTAMPTZ, l INTERVAL, j JSONB, a INT[])"
+    )
+    noon = datetime.datetime(2024, 2, 29, 12, 0, 0, 5000)
+    row = (
+        1, True, -7, 0.1, decimal.Decimal("12.5000"), "it's", b"\x00\xff", noon.date(), noon.time(), noon,
+        noon.replace(tzinfo=datetime.timezone.utc), datetime.timedelta(days=2, seconds=3.5), {"a": [1, None]}, [1, None, 3],
+    )
+    given = row[:12] + (Jsonb(row[12]), row[13])
+    insert = "INSERT INTO py VALUES (" + ", ".join(["%s"] * len(row)) + ")"
+    conn.execute(insert, given)
+    conn.execute(insert, (2,) + (None,) * (len(row) - 1))
+    for binary in (False, True):
+        with conn.cursor(binary=binary) as cur:
+            got = cur.execute("SELECT * FROM py WHERE k = %s", (1,)).fetchone()
+            assert got == row, (binary, got)
+            got = cur.execute("SELECT * FROM py WHERE k = %b", (2,)).fetchone()
+            assert got == (2,) + (None,) * (len(row) - 1), got
+    found = conn.execute("SELECT k FROM py WHERE k = ANY(%s) ORDER BY k", ([1, 2, 9],)).fetchall()
+    assert found == [(1,), (2,)], found
+    for _ in range(8):  # prepared from the sixth time on
+        assert conn.execute("SELECT v FROM py WHERE k = %s", (1,)).fetchone() == ("it's",)
+
+    try:
+        conn.execute("SELECT nothing FROM py")
+        raise AssertionError("an error was expected")
+    except psycopg.errors.UndefinedColumn as error:
+        assert error.diag.sqlstate == "42703" and error.diag.statement_position == "8", error.diag.statement_position
+
+    conn.execute("CREATE TABLE copied (a INT PRIMARY KEY, b VARCHAR)")
+    with conn.cursor() as cur:
+        with cur.copy("COPY copied FROM STDIN") as copy:
+            for a in range(5000):
+                copy.write_row((a, None if a % 3 == 0 else f"row\t{a}"))
+        with cur.copy("COPY (SELECT * FROM copied ORDER BY a) TO STDOUT") as copy:
+            rows = list(copy.rows())
+        assert len(rows) == 5000 and rows[0] == ("0", None) and rows[1] == ("1", "row\t1"), rows[:2]
+
+with psycopg.connect(url) as conn:
+    with conn.cursor(name="big") as cur:  # a cursor of the server, in a transaction
+        cur.itersize = 700
+        assert [a for (a,) in cur.execute("SELECT a FROM copied ORDER BY a")] == list(range(5000))
+    conn.rollback()
+
+    with conn.cursor() as cur:
+        threading.Timer(0.3, conn.cancel).start()
+        try:
+            with cur.copy("COPY (SUBSCRIBE copied WITH (snapshot = false)) TO STDOUT") as copy:
+                for _ in copy:
+                    pass
+            raise AssertionError("the subscription should have been cancelled")
+        except psycopg.errors.QueryCanceled:
+            conn.rollback()
+
+    with conn.cursor() as cur:
+        changes = cur.stream("SUBSCRIBE copied")
+        assert next(changes)[1:] == (1, 0, None)
+        changes.close()
+
+print("ok")

@@ -1,0 +1,135 @@
+//! The real psql.
+
+use std::io::Read as _;
+use std::process::Command;
+
+use super::Served;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_runs_statements_and_shows_errors() {
+    let served = Served::start().await;
+
+    let (out, err) = served.psql(&["-A", "-t", "-c", "select 1"]).await;
+    assert_eq!((out.as_str(), err.as_str()), ("1\n", ""));
+    let script = "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR);
+        INSERT INTO t VALUES (1, 'one'), (2, NULL);
+        UPDATE t SET b = 'two' WHERE a = 2;
+        SELECT * FROM t ORDER BY a;
+        DELETE FROM t;
+        BEGIN; COMMIT;";
+    let (out, err) = served.psql(&["-c", script]).await;
+    let expected = "CREATE TABLE\nINSERT 0 2\nUPDATE 1\n a |  b  \n---+-----\n 1 | one\n 2 | two\n(2 rows)\n\nDELETE 2\nBEGIN\nCOMMIT\n";
+    assert_eq!((out.as_str(), err.as_str()), (expected, ""));
+    let (_, err) = served.psql(&["-c", "SELECT a,\n  nothing FROM t"]).await;
+    assert!(
+        err.contains("ERROR:  column \"nothing\" does not exist\nLINE 2:   nothing FROM t\n          ^"),
+        "{err}"
+    );
+    let (_, err) = served
+        .psql(&[
+            "-c",
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT a FROM t",
+            "-c",
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT a FROM t",
+        ])
+        .await;
+    assert!(err.contains("NOTICE:"), "{err}");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_time_zone_that_is_not_there_is_told_and_keeps_nobody_out() {
+    let served = Served::start().await;
+    let mut psql = served.psql_command();
+    psql.env("PGTZ", "Europe/Berlin")
+        .args(["-A", "-t", "-c", "SHOW timezone"]);
+    let output = tokio::task::spawn_blocking(move || psql.output().unwrap())
+        .await
+        .unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "UTC\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        told.contains("time zone \"Europe/Berlin\" is not there"),
+        "{told}"
+    );
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_copies_both_ways() {
+    let served = Served::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    std::fs::write(&file, "a,b\n1,\"x, y\"\n2,\n").unwrap();
+
+    let copy_in = format!("\\copy t from '{}' csv header", file.display());
+    let copy_out = "\\copy (select * from t order by a) to stdout (format csv, delimiter ';')";
+    let (out, err) = served
+        .psql(&[
+            "-q",
+            "-c",
+            "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR)",
+            "-c",
+            &copy_in,
+            "-c",
+            copy_out,
+        ])
+        .await;
+    assert_eq!((out.as_str(), err.as_str()), ("1;x, y\n2;\n", ""));
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_fetches_by_cursor_and_binds_parameters() {
+    let served = Served::start().await;
+
+    let (out, err) = served
+        .psql(&[
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "FETCH_COUNT=2",
+            "-c",
+            "SELECT * FROM generate_series(1, 5) AS g",
+        ])
+        .await;
+    assert_eq!((out.as_str(), err.as_str()), ("1\n2\n3\n4\n5\n", ""));
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_in_psql_ends_the_statement() {
+    let served = Served::start().await;
+    served
+        .psql(&[
+            "-c",
+            "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR); INSERT INTO t VALUES (7, repeat('x', 100000))",
+        ])
+        .await;
+
+    let mut psql = served.psql_command();
+    psql.args(["-c", "COPY (SUBSCRIBE t) TO STDOUT"]);
+    let ended = tokio::task::spawn_blocking(move || {
+        let mut psql = psql.spawn().unwrap();
+        // Its output says that the statement runs; psql holds some of it back.
+        let mut out = psql.stdout.take().unwrap();
+        let mut first = [0; 1];
+        out.read_exact(&mut first).unwrap();
+        let kill = Command::new("kill")
+            .args(["-INT", &psql.id().to_string()])
+            .status();
+        assert!(kill.unwrap().success());
+        let output = psql.wait_with_output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    });
+    let err = tokio::time::timeout(super::PATIENCE, ended)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        err.contains("ERROR:  canceling statement due to user request"),
+        "{err}"
+    );
+    served.end().await;
+}

@@ -1,0 +1,95 @@
+//! Users, passwords, and who is let in without.
+
+use highwater::Database;
+use highwater::server::{Server, ServerOptions};
+use tokio_postgres::NoTls;
+
+use super::{Served, lines, told};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_users_nobody_gets_in_without_the_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(folder.path()).await.unwrap();
+    let served = Served::of(database, ServerOptions::default()).await;
+    let trusted = served.connect().await;
+    trusted
+        .simple_query("CREATE USER ada WITH PASSWORD 'love''lace'")
+        .await
+        .unwrap();
+    served.end().await;
+
+    // Users are there after a restart.
+    let database = Database::open(folder.path()).await.unwrap();
+    let served = Served::of(database, ServerOptions::default()).await;
+    let url = |user: &str, password: &str| {
+        let port = served.address.port();
+        format!("host=127.0.0.1 port={port} dbname=highwater user={user} password='{password}'")
+    };
+    let (client, connection) = tokio_postgres::connect(&url("ada", "love\\'lace"), NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    assert_eq!(lines(&client, "SELECT 1").await, ["1"]);
+    for (user, password) in [("ada", "wrong"), ("eve", "love\\'lace")] {
+        let error = tokio_postgres::connect(&url(user, password), NoTls)
+            .await
+            .map(drop)
+            .unwrap_err();
+        let expected = format!("password authentication failed for user \"{user}\"");
+        assert_eq!(told(&error), ("28P01".to_owned(), expected));
+    }
+    client
+        .simple_query("ALTER USER ada PASSWORD 'babbage'")
+        .await
+        .unwrap();
+    assert!(
+        tokio_postgres::connect(&url("ada", "love\\'lace"), NoTls)
+            .await
+            .is_err()
+    );
+    assert!(
+        tokio_postgres::connect(&url("ada", "babbage"), NoTls)
+            .await
+            .is_ok()
+    );
+
+    assert_eq!(
+        told(
+            &client
+                .simple_query("CREATE USER ada PASSWORD 'x'")
+                .await
+                .unwrap_err()
+        )
+        .0,
+        "42710"
+    );
+    assert_eq!(
+        told(&client.simple_query("DROP USER bob").await.unwrap_err()).0,
+        "42704"
+    );
+    client.simple_query("DROP USER IF EXISTS bob, ada").await.unwrap();
+    assert_eq!(
+        lines(&served.connect().await, "SELECT 1").await,
+        ["1"],
+        "without users this machine is trusted"
+    );
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_machines_are_not_let_in_without_users() {
+    let database = Database::in_memory().await.unwrap();
+    let options = || ServerOptions {
+        listen: "0.0.0.0:0".parse().unwrap(),
+        ..ServerOptions::default()
+    };
+
+    let refused = Server::bind(database.clone(), options())
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(refused.sqlstate(), "28000");
+    database.execute("CREATE USER ada PASSWORD 'x'").await.unwrap();
+    assert!(Server::bind(database.clone(), options()).await.is_ok());
+    database.close().await.unwrap();
+}

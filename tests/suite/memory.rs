@@ -90,7 +90,7 @@ async fn wait(database: &Database, position: i64) {
         let failed = rows(database, "SELECT error FROM hw.queries WHERE state = 'FAILED'").await;
         assert!(failed.is_empty(), "{failed:?}");
         assert!(Instant::now() < deadline, "rows are not taken");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

@@ -704,7 +704,6 @@ async fn a_view_equals_the_batch_answer_however_its_input_is_cut_and_restarted()
             "Full join",
             "Semi join",
             "Over",
-            "Top",
             "ASOF join",
         ] {
             let is_there = read_back.iter().any(|own| own.starts_with(kind));

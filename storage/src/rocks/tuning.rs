@@ -1,8 +1,8 @@
 //! How RocksDB is set up: one memory budget, few and small write buffers, quiet logs.
 
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, LogLevel, Options,
-    WriteBufferManager,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode,
+    LogLevel, Options, WriteBufferManager,
 };
 
 use crate::family::Family;
@@ -91,6 +91,11 @@ fn table(cache: &Cache) -> BlockBasedOptions {
     table.set_cache_index_and_filter_blocks(true);
     table.set_cache_index_and_filter_blocks_with_high_priority(true);
     table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    // In parts: the filter of a whole file may be larger than a shard of a small cache, and would be read for each lookup.
+    table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    table.set_partition_filters(true);
+    table.set_metadata_block_size(16 << 10);
+    table.set_pin_top_level_index_and_filter(true);
     table
 }
 

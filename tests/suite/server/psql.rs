@@ -120,6 +120,8 @@ async fn ctrl_c_in_psql_ends_the_statement() {
             .args(["-INT", &psql.id().to_string()])
             .status();
         assert!(kill.unwrap().success());
+        // Somebody must go on reading, or psql would wait for us.
+        std::io::copy(&mut out, &mut std::io::sink()).unwrap();
         let output = psql.wait_with_output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     });

@@ -159,9 +159,9 @@ pub(super) fn as_text_list(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<
 ///
 /// # Errors
 /// A text that is no such array.
-pub fn array_items(text: &str) -> Result<Vec<Option<String>>, SqlError> {
+pub fn array_items(text: &str) -> Result<Vec<Option<String>>, crate::SqlError> {
     let malformed = || {
-        SqlError::new(
+        crate::SqlError::new(
             crate::SqlState::InvalidTextRepresentation,
             format!("malformed array literal: \"{text}\""),
         )

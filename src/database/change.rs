@@ -157,6 +157,11 @@ impl Database {
                 format!("view \"{}\" reads itself", object.name),
             ));
         }
+        for upstream in relations_of(&catalog, &object)? {
+            if shared.engine.has_failed(StoredId(upstream.id.0)).await {
+                return Err(upstream_failed(&upstream.name, &object.name));
+            }
+        }
         let mut batch = WriteBatch::new();
         if let Some(old) = &old {
             erase(&mut batch, old);
@@ -293,8 +298,7 @@ impl Database {
             }
             match failed {
                 Some(name) if candidate.id == object.id => {
-                    let message = format!("\"{name}\", which \"{}\" reads, has failed", object.name);
-                    return Err(Error::new("55000", message).with_hint(format!("Resume \"{name}\" first.")));
+                    return Err(upstream_failed(&name, &object.name));
                 }
                 Some(name) => resumption.left_out.push((candidate.name.clone(), name)),
                 None => {
@@ -342,6 +346,11 @@ impl Resumption {
             .map(|(name, cause)| format!("\"{name}\" stays failed, because it reads \"{cause}\" too"));
         anew.chain(left_out).collect()
     }
+}
+
+fn upstream_failed(upstream: &str, name: &str) -> Error {
+    let message = format!("\"{upstream}\", which \"{name}\" reads, has failed");
+    Error::new("55000", message).with_hint(format!("Resume \"{upstream}\" first."))
 }
 
 fn numbered(draft: Draft, ddl: &mut DdlState) -> (Arc<Object>, CatalogRow) {

@@ -132,7 +132,6 @@ impl Engine {
                     .with_detail(error.message.clone()),
             );
         }
-        self.refuse_failed_upstream(&state, &spec).await?;
         let query = Query::restore(Arc::clone(&spec), &self.options.parts)?;
         let view = shared_view(&query);
         let home = self.join_pipelines(&mut state, &spec).await?;
@@ -143,29 +142,6 @@ impl Engine {
         state.homes.insert(spec.id, home);
         if let Some(view) = view {
             self.views.write().insert(spec.id, view);
-        }
-        Ok(())
-    }
-
-    /// A new query starts from rows that its relations have made durable, or will: not from those of one that has failed.
-    async fn refuse_failed_upstream(&self, state: &EngineState, spec: &QuerySpec) -> Result<(), EngineError> {
-        let homes: BTreeSet<u32> = spec
-            .relations
-            .iter()
-            .filter_map(|(_, id)| state.homes.get(id).copied())
-            .collect();
-        for home in homes {
-            let status = state.pipelines[&home].ask(Command::Status).await?;
-            let reads = |id: ObjectId| spec.relations.iter().any(|(_, relation)| *relation == id);
-            let failed = status
-                .queries
-                .iter()
-                .find(|query| query.failure.is_some() && reads(query.id));
-            if let Some(failed) = failed {
-                let message = format!("\"{}\", which \"{}\" reads, has failed", failed.name, spec.name);
-                return Err(EngineError::new("55000", message)
-                    .with_hint(format!("Resume \"{}\" first.", failed.name)));
-            }
         }
         Ok(())
     }

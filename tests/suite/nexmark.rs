@@ -344,7 +344,8 @@ impl World {
     async fn faults(&self, when: &str) -> Vec<String> {
         self.wait().await;
         let mut faults = Vec::new();
-        let failed = "SELECT name, state, error, detail FROM hw.queries WHERE state <> 'RUNNING'";
+        let failed =
+            "SELECT name, state, error, detail FROM hw.queries WHERE state NOT IN ('RUNNING', 'BACKFILLING')";
         faults.extend(rows(self.database(), failed).await);
         for (name, sql) in &self.queries {
             let expected = answer(sql, &self.relations).await;

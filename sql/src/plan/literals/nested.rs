@@ -17,6 +17,7 @@ use super::casts;
 use super::nested_text::{Lists, row_fields};
 use crate::plan::functions::arrays::is_nested;
 use crate::plan::numbers::whole;
+use crate::plan::parameters;
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
 use crate::plan::values::arrow_error;
@@ -47,6 +48,10 @@ pub(crate) fn nested_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transform
         Expr::TryCast(TryCast { expr, field }) => (expr, field.data_type(), false),
         _ => return Ok(Transformed::no(expr)),
     };
+    // Where the type of a parameter is looked for, the cast is what tells it.
+    if parameters::marker(inner).is_some() {
+        return Ok(Transformed::no(expr));
+    }
     // An expression with outer columns has no type here; it stays as it is.
     let Ok(from) = inner.get_type(schema) else {
         return Ok(Transformed::no(expr));

@@ -74,17 +74,15 @@ fn compared_as_tuples(expr: &mut Expr) {
     match expr {
         Expr::BinaryOp { left, right, .. }
         | Expr::IsDistinctFrom(left, right)
-        | Expr::IsNotDistinctFrom(left, right) => {
-            if is_row(left) && is_row(right) {
-                as_tuple(left);
-                as_tuple(right);
-            }
+        | Expr::IsNotDistinctFrom(left, right)
+            if is_row(left) && is_row(right) =>
+        {
+            as_tuple(left);
+            as_tuple(right);
         }
-        Expr::InList { expr, list, .. } => {
-            if is_row(expr) && list.iter().all(is_row) {
-                as_tuple(expr);
-                list.iter_mut().for_each(as_tuple);
-            }
+        Expr::InList { expr, list, .. } if is_row(expr) && list.iter().all(is_row) => {
+            as_tuple(expr);
+            list.iter_mut().for_each(as_tuple);
         }
         Expr::InSubquery { expr, .. } => as_tuple(expr),
         _ => {}

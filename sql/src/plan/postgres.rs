@@ -185,9 +185,12 @@ pub(crate) fn written(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     .map(|plan| plan.data)
 }
 
+/// Rewrites an expression over the columns of a schema.
+type Rule = fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>;
+
 /// One expression with PostgreSQL's meaning: by the first rule that has to do with it.
 fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let rules: [fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>; 8] = [
+    let rules: [Rule; 8] = [
         json::typed,
         literals::nested_cast,
         compared::by_key,

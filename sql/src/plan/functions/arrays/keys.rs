@@ -19,10 +19,8 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 
 /// The key of a value; NULL of NULL.
-pub(super) static KEY: Definition = Definition::new(
-    KEY_NAME,
-    &[Overload::new(&[Kind::Any], Kind::Bytea, |args| key_column(args))],
-);
+pub(super) static KEY: Definition =
+    Definition::new(KEY_NAME, &[Overload::new(&[Kind::Any], Kind::Bytea, key_column)]);
 
 /// What stands for `IS [NOT] DISTINCT FROM` until the types of both sides are known.
 pub(super) static DISTINCT: [Definition; 2] = [

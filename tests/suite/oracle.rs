@@ -453,7 +453,8 @@ async fn batch_answer(shape: &Shape, all: &[RecordBatch], closed_to_us: Option<i
     };
     let mut found = answer(&inlined(shape), &[relation]).await;
     if shape.closes {
-        let end = closed_to_us.map(|us| {
+        // No window ends before the epoch.
+        let end = closed_to_us.filter(|us| *us >= 0).map(|us| {
             let text = format!(
                 "1970-01-01 00:{:02}:{:02}.{:06}",
                 us / SECOND_US / 60,

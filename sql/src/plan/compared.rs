@@ -9,6 +9,7 @@ use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, 
 
 use crate::jsonb;
 use crate::plan::functions::arrays::{compared, is_nested, key};
+use crate::plan::unlike::is_comparison;
 use crate::plan::{common_type, json};
 
 /// The expression with such comparisons by keys. A fixed point: what it gives it leaves alone.
@@ -73,20 +74,6 @@ fn of_each_field(row: &Expr, condition: fn(Expr) -> Expr, schema: &DFSchema) -> 
         condition(field)
     });
     fields.reduce(Expr::and)
-}
-
-fn is_comparison(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 fn among(value: &Expr, list: &[Expr], negated: bool, schema: &DFSchema) -> PlanResult<Expr> {

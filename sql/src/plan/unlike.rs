@@ -77,7 +77,8 @@ fn check(left: &Expr, op: Operator, right: &Expr, schema: &DFSchema) -> PlanResu
     Ok(())
 }
 
-fn is_comparison(op: Operator) -> bool {
+/// Whether an operator compares two values.
+pub(crate) fn is_comparison(op: Operator) -> bool {
     matches!(
         op,
         Operator::Eq

@@ -50,6 +50,13 @@ impl Answer {
         }
     }
 
+    /// Adds notices.
+    #[must_use]
+    pub(crate) fn with_notices(mut self, notices: Vec<Notice>) -> Self {
+        self.notices.extend(notices);
+        self
+    }
+
     /// Its rows, if the statement returns any; only the first call has them.
     #[must_use]
     pub fn take_rows(&mut self) -> Option<RowStream> {

@@ -53,6 +53,13 @@ impl Error {
         self
     }
 
+    /// The same error of a longer text, in which the one that it is of starts at `start`.
+    #[must_use]
+    pub(crate) fn moved(mut self, start: usize) -> Self {
+        self.position = self.position.map(|position| start + position);
+        self
+    }
+
     /// The five characters of the SQLSTATE, as PostgreSQL's appendix A lists them.
     #[must_use]
     pub fn sqlstate(&self) -> &str {

@@ -4,8 +4,10 @@
 //! and offsets, watermarks, operator state and undelivered output are committed in one atomic write. Kill it at any
 //! instant and it goes on from there.
 
+mod activity;
 mod answer;
 pub mod cli;
+pub mod copy_text;
 mod database;
 mod engine;
 mod error;
@@ -17,6 +19,7 @@ mod session;
 mod subscription;
 mod system;
 
+pub use activity::ClientInfo;
 pub use answer::{Answer, RowStream};
 pub use arrow;
 pub use database::{Database, DatabaseBuilder};
@@ -26,5 +29,9 @@ pub use highwater_sql as sql;
 pub use highwater_sql::host::{Accumulate, AggregateFunction, HostError, ScalarFunction};
 pub use highwater_sql::text;
 pub use outcome::{Notice, Outcome, Rows};
+#[doc(hidden)]
+pub use query::runnable;
 pub use session::{CopyIn, Prepared, Session, TransactionStatus};
 pub use subscription::{Changes, Subscription};
+pub use system::health::Problem;
+pub use system::metrics::{MetricSpec, specs as metric_specs};

@@ -1,57 +1,80 @@
-//! Subscriptions of the embedding API: a view's rows as they are, then every change, as an async stream.
+//! Subscriptions of the embedding API: the rows of a view or a query as they are, then every change, as an async stream.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use arrow::array::{ArrayRef, BooleanArray, Int64Array};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use datafusion::sql::sqlparser::ast;
 use futures::{Stream, StreamExt};
+use highwater_sql::catalog::ObjectBody;
 use highwater_sql::statement::Subscribe;
+use highwater_sql::{parse, plan};
 
-use crate::database::{Database, Shared};
-use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending};
+use crate::database::{Database, Followed, Shared};
+use crate::engine::delta::Delta;
+use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending, Told};
+use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
 
 /// Rows per batch of the snapshot.
 const SNAPSHOT_ROWS: usize = 8192;
 
-/// A batch of changes to a table or a view.
+/// A batch of changes to a table, a view or the answer of a query.
 #[derive(Debug, Clone)]
 pub struct Changes {
     /// The step of the pipeline that made them; 0 for the rows that were there at the start.
     pub step: u64,
-    /// The rows.
+    /// The rows. None where [`Subscription::with_progress`] tells that there are no other changes up to this step.
     pub rows: RecordBatch,
     /// Per row how often it is added (+1) or taken away (−1). An update is a row taken away and one added.
     pub weights: Vec<i64>,
 }
 
-/// The changes of a table or a view, as a [`Stream`]. It ends when the view is dropped or the database closes, and with an error when
-/// the view fails. A reader that is too slow is told so by an error (SQLSTATE 53400) and gets nothing more: it never holds
-/// back the pipeline.
+/// The changes of a table, a view or the answer of a query, as a [`Stream`]. It ends when what it reads is dropped or the database
+/// closes, and with an error when the view or the query fails. A reader that is too slow is told so by an error (SQLSTATE 53400)
+/// and gets nothing more: it never holds back the pipeline. A query runs until its subscription is dropped, and leaves nothing
+/// behind.
 pub struct Subscription {
     schema: SchemaRef,
-    snapshot: VecDeque<Changes>,
+    snapshot: Snapshot,
     receiver: ChangeReceiver,
+    wants_progress: bool,
     ended: bool,
+    /// The query that runs for it.
+    followed: Option<Followed>,
+}
+
+/// The rows that are there at the start.
+struct Snapshot {
+    rows: std::vec::IntoIter<Delta>,
+    step: u64,
 }
 
 impl Database {
     /// Follows a table or a materialized view: its rows as they are now, then every change, as an async stream. It waits while the
-    /// view has not all rows yet that were there when it was created.
+    /// view has not all rows yet that were there when it was created. Of a logical view or a source it follows the query
+    /// `SELECT * FROM relation`, as [`Database::subscribe_query`].
     ///
     /// # Errors
-    /// A name that is neither.
+    /// A name that is none of these; what does not run.
     pub async fn subscribe(&self, relation: &str) -> Result<Subscription> {
-        let catalog = self.shared.catalog();
-        self.shared
-            .filled(&catalog, std::iter::once(relation.to_owned()))
-            .await?;
-        open(&self.shared, relation)
+        let select = || parse::parse_query(&format!("SELECT * FROM \"{}\"", relation.replace('"', "\"\"")));
+        open(self, Some(relation), || Ok(select()?)).await
+    }
+
+    /// Follows the answer of a query, as a materialized view of it would have it: the rows as they are now, then every change. The
+    /// query runs until the subscription is dropped. Sources are read from where a view would start that is created now; what is
+    /// read from them comes as changes.
+    ///
+    /// # Errors
+    /// What is wrong with the query, or fails on its rows; a read-only database.
+    pub async fn subscribe_query(&self, query: &str) -> Result<Subscription> {
+        let query = parse::parse_query(query)?;
+        open(self, None, || Ok(query)).await
     }
 }
 
@@ -61,25 +84,39 @@ impl Subscription {
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
+
+    /// Tells of progress too: [`Changes`] without rows say that all changes up to their step have come.
+    #[must_use]
+    pub fn with_progress(mut self) -> Self {
+        self.wants_progress = true;
+        self
+    }
 }
 
 impl Stream for Subscription {
     type Item = Result<Changes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Some(changes) = self.snapshot.pop_front() {
-            return Poll::Ready(Some(Ok(changes)));
-        }
         if self.ended {
             return Poll::Ready(None);
         }
-        match self.receiver.receiver.poll_recv(context) {
+        if let Some(changes) = self.snapshot.next() {
+            return Poll::Ready(Some(Ok(changes)));
+        }
+        let wants_progress = self.wants_progress;
+        match self.receiver.poll(context, wants_progress) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(ChangeSet { step, rows, weights })) => {
+            Poll::Ready(Some(Told::Changes(ChangeSet { step, rows, weights }))) => {
                 Poll::Ready(Some(Ok(Changes { step, rows, weights })))
             }
+            Poll::Ready(Some(Told::Reached(step))) => Poll::Ready(Some(Ok(Changes {
+                step,
+                rows: RecordBatch::new_empty(Arc::clone(&self.schema)),
+                weights: Vec::new(),
+            }))),
             Poll::Ready(None) => {
                 self.ended = true;
+                self.followed = None;
                 let error = self.receiver.ending().map(|ending| match ending {
                     Ending::Lagged => lag_error(),
                     Ending::Failed(error) => Error::from(error.clone()),
@@ -90,33 +127,49 @@ impl Stream for Subscription {
     }
 }
 
-/// What SUBSCRIBE gives: the step, the change (+1 or −1) and the columns of the view.
+impl Snapshot {
+    fn next(&mut self) -> Option<Changes> {
+        let delta = self.rows.next()?;
+        Some(Changes {
+            step: self.step,
+            weights: (0..delta.num_rows()).map(|row| delta.weight(row)).collect(),
+            rows: delta.batch,
+        })
+    }
+}
+
+/// What SUBSCRIBE gives: the step, the change (+1 or −1) and the columns of the view or the query; with progress between the
+/// first two whether the row tells only that the step was reached.
 pub(crate) struct ChangeRows {
     subscription: Subscription,
     schema: SchemaRef,
+    options: Options,
+}
+
+/// What the options of SUBSCRIBE say.
+#[derive(Debug, Clone, Copy)]
+struct Options {
     /// Whether the rows that are there at the start are shown.
     snapshot: bool,
+    /// Whether steps are told that change nothing.
+    progress: bool,
 }
 
 impl ChangeRows {
     /// Starts what `statement` says.
     ///
     /// # Errors
-    /// A query, an option that is not there, a name that is no table or materialized view.
+    /// What is wrong with the query, an option that is not there, a name of what cannot be followed.
     pub(crate) async fn open(database: &Database, statement: &Subscribe) -> Result<Self> {
-        let relation = relation_of(statement)?;
-        let snapshot = wants_snapshot(statement)?;
-        let catalog = database.shared.catalog();
-        database
-            .shared
-            .filled(&catalog, std::iter::once(relation.to_owned()))
-            .await?;
-        let subscription = open(&database.shared, relation)?;
-        let schema = change_schema(subscription.schema());
+        let options = Options::of(statement)?;
+        let query = || Ok(statement.query.clone());
+        let mut subscription = open(database, statement.relation.as_deref(), query).await?;
+        subscription.wants_progress = options.progress;
+        let schema = change_schema(subscription.schema(), options);
         Ok(Self {
             subscription,
             schema,
-            snapshot,
+            options,
         })
     }
 
@@ -125,7 +178,7 @@ impl ChangeRows {
         &self.schema
     }
 
-    /// The next changes; `None` when the view is dropped.
+    /// The next changes; `None` when the view, or what the query reads, is dropped.
     ///
     /// # Errors
     /// As [`Subscription`].
@@ -134,14 +187,53 @@ impl ChangeRows {
             let Some(changes) = self.subscription.next().await.transpose()? else {
                 return Ok(None);
             };
-            if changes.step == 0 && !self.snapshot {
+            if changes.weights.is_empty() {
+                return self.progress(changes.step).map(Some);
+            }
+            if changes.step == 0 && !self.options.snapshot {
                 continue;
             }
-            let rows = as_rows(&self.schema, &changes)?;
+            let rows = self.rows(&changes)?;
             if rows.num_rows() > 0 {
                 return Ok(Some(rows));
             }
         }
+    }
+
+    /// The changes as rows; rows that cancel out are left out.
+    fn rows(&self, changes: &Changes) -> Result<RecordBatch> {
+        let weights = &changes.weights;
+        let own: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(vec![step_number(changes.step); weights.len()])),
+            Arc::new(Int64Array::from(weights.clone())),
+        ];
+        let [step, change] = own;
+        let reached: Option<ArrayRef> = self
+            .options
+            .progress
+            .then(|| Arc::new(BooleanArray::from(vec![false; weights.len()])) as ArrayRef);
+        let own = std::iter::once(step).chain(reached).chain([change]);
+        let columns = own.chain(changes.rows.columns().iter().cloned());
+        let options = RecordBatchOptions::new().with_row_count(Some(weights.len()));
+        let rows = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns.collect(), &options);
+        let rows = rows.map_err(broken)?;
+        if weights.iter().all(|weight| *weight != 0) {
+            return Ok(rows);
+        }
+        let counts = BooleanArray::from_iter(weights.iter().map(|weight| Some(*weight != 0)));
+        filter_record_batch(&rows, &counts).map_err(broken)
+    }
+
+    /// The row that tells that a step was reached.
+    fn progress(&self, step: u64) -> Result<RecordBatch> {
+        let own: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(vec![step_number(step)])),
+            Arc::new(BooleanArray::from(vec![true])),
+        ];
+        let fields = self.schema.fields().iter().skip(own.len());
+        let nulls = fields.map(|field| new_null_array(field.data_type(), 1));
+        let columns = own.into_iter().chain(nulls).collect();
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(broken)
     }
 }
 
@@ -150,80 +242,71 @@ impl ChangeRows {
 /// # Errors
 /// As [`ChangeRows::open`].
 pub(crate) fn schema_of_changes(database: &Database, statement: &Subscribe) -> Result<SchemaRef> {
-    wants_snapshot(statement)?;
+    let options = Options::of(statement)?;
     let catalog = database.shared.catalog();
-    let name = relation_of(statement)?;
-    let object = catalog.resolve(name)?;
-    match object.body.stored() {
-        Some(plan) => Ok(change_schema(&plan.root().schema)),
-        None => Err(not_stored(name)),
+    if let Some(name) = &statement.relation
+        && let Some(plan) = catalog.resolve(name)?.body.stored()
+    {
+        return Ok(change_schema(&plan.root().schema, options));
     }
+    let planned = plan::plan_view(&catalog, &statement.query, &[], plan::ViewOptions::default())?;
+    Ok(change_schema(&planned.plan.root().schema, options))
 }
 
-fn relation_of(statement: &Subscribe) -> Result<&str> {
-    statement.relation.as_deref().ok_or_else(|| {
-        Error::new("0A000", "SUBSCRIBE to a query is not supported")
-            .with_hint("Create a materialized view of the query and subscribe to that.")
-    })
-}
-
-/// What the options of SUBSCRIBE say of the rows that are there at the start.
-fn wants_snapshot(statement: &Subscribe) -> Result<bool> {
-    let mut snapshot = true;
-    for (name, option) in &statement.with {
-        let value = option.text.to_lowercase();
-        match (name.as_str(), value.as_str()) {
-            ("snapshot", "true" | "false") => snapshot = value == "true",
-            ("progress", "false") => {}
-            ("progress", _) => {
-                let error = Error::new("0A000", "SUBSCRIBE WITH (progress = true) is not supported");
-                return Err(error.at(Some(option.position)));
-            }
-            ("snapshot", _) => {
-                let error = Error::new("22023", "option \"snapshot\" must be true or false");
-                return Err(error.at(Some(option.position)));
-            }
-            _ => {
-                return Err(Error::new("22023", format!("SUBSCRIBE has no option \"{name}\""))
-                    .with_hint("There is snapshot.")
-                    .at(Some(option.position)));
+impl Options {
+    fn of(statement: &Subscribe) -> Result<Self> {
+        let mut options = Self {
+            snapshot: true,
+            progress: false,
+        };
+        for (name, option) in &statement.with {
+            let at = |error: Error| Err(error.at(Some(option.position)));
+            let own = match name.as_str() {
+                "snapshot" => &mut options.snapshot,
+                "progress" => &mut options.progress,
+                _ => {
+                    let error = Error::new("22023", format!("SUBSCRIBE has no option \"{name}\""));
+                    return at(error.with_hint("There are snapshot and progress."));
+                }
+            };
+            match option.text.to_lowercase().as_str() {
+                "true" => *own = true,
+                "false" => *own = false,
+                _ => {
+                    let message = format!("option \"{name}\" must be true or false");
+                    return at(Error::new("22023", message));
+                }
             }
         }
+        Ok(options)
     }
-    Ok(snapshot)
 }
 
-fn change_schema(schema: &Schema) -> SchemaRef {
-    let own = ["step", "change"].map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
-    let fields = own.into_iter().chain(schema.fields().iter().cloned());
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+fn change_schema(schema: &Schema, options: Options) -> SchemaRef {
+    let field = |name: &str, data_type: DataType| Arc::new(Field::new(name, data_type, options.progress));
+    let step = Arc::new(Field::new("step", DataType::Int64, false));
+    let reached = options.progress.then(|| field("progressed", DataType::Boolean));
+    let own = std::iter::once(step)
+        .chain(reached)
+        .chain([field("change", DataType::Int64)]);
+    // The row that tells of a step has no values.
+    let columns = schema.fields().iter().map(|field| match options.progress {
+        true => Arc::new(field.as_ref().clone().with_nullable(true)),
+        false => Arc::clone(field),
+    });
+    Arc::new(Schema::new(own.chain(columns).collect::<Vec<_>>()))
 }
 
-/// The changes as rows of `schema`; rows that cancel out are left out.
-fn as_rows(schema: &SchemaRef, changes: &Changes) -> Result<RecordBatch> {
-    let broken = |error: arrow::error::ArrowError| Error::new("XX000", error.to_string());
-    let weights = &changes.weights;
-    let step = i64::try_from(changes.step).unwrap_or(i64::MAX);
-    let own: [ArrayRef; 2] = [
-        Arc::new(Int64Array::from(vec![step; weights.len()])),
-        Arc::new(Int64Array::from(weights.clone())),
-    ];
-    let columns = own.into_iter().chain(changes.rows.columns().iter().cloned());
-    let options = RecordBatchOptions::new().with_row_count(Some(weights.len()));
-    let rows = RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect(), &options);
-    let rows = rows.map_err(broken)?;
-    if weights.iter().all(|weight| *weight != 0) {
-        return Ok(rows);
-    }
-    let counts = BooleanArray::from_iter(weights.iter().map(|weight| Some(*weight != 0)));
-    filter_record_batch(&rows, &counts).map_err(broken)
+fn step_number(step: u64) -> i64 {
+    i64::try_from(step).unwrap_or(i64::MAX)
+}
+
+fn broken(error: arrow::error::ArrowError) -> Error {
+    Error::new("XX000", error.to_string())
 }
 
 fn not_stored(name: &str) -> Error {
-    Error::new(
-        "42809",
-        format!("\"{name}\" is not a table or a materialized view"),
-    )
+    Error::new("42809", format!("\"{name}\" is not a relation"))
 }
 
 fn lag_error() -> Error {
@@ -232,38 +315,76 @@ fn lag_error() -> Error {
         .with_hint("Read faster, or subscribe again: it starts with the rows as they are then.")
 }
 
+/// Opens a subscription: to the rows of `relation`, if they are stored, or else to the answer of `query`.
+///
+/// # Errors
+/// A name of what cannot be followed, what does not run; what is wrong with the query.
+async fn open(
+    database: &Database,
+    relation: Option<&str>,
+    query: impl FnOnce() -> Result<Box<ast::Query>>,
+) -> Result<Subscription> {
+    let shared = &database.shared;
+    if let Some(name) = relation {
+        let catalog = shared.catalog();
+        shared.filled(&catalog, std::iter::once(name.to_owned())).await?;
+        let object = catalog.resolve(name)?;
+        match &object.body {
+            ObjectBody::Sink(_) | ObjectBody::Function(_) | ObjectBody::Index(_) => {
+                return Err(not_stored(name));
+            }
+            body if body.stored().is_some() => return open_stored(shared, name),
+            _ => {}
+        }
+    }
+    let (followed, view) = database.follow(query()?).await?;
+    let (reader, receiver) = {
+        // No step is published between the snapshot and the first change.
+        let _still = shared.engine.parts().publish.read();
+        view.follow(true)
+    };
+    let step = if followed.starts_full { 0 } else { view.step() };
+    Subscription::new(&reader, receiver, step, Some(followed))
+}
+
 /// Opens a subscription to a table or a materialized view.
 ///
 /// # Errors
-/// A name that is neither, or what does not run.
-fn open(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
+/// What does not run, or has not all rows.
+fn open_stored(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let catalog = shared.catalog();
     let object = catalog.resolve(name)?;
-    if object.body.stored().is_none() {
-        return Err(not_stored(name));
-    }
     let noun = object.body.kind().noun();
     let view = shared.filled_view(object)?;
     let view = view.ok_or_else(|| Error::new("55000", format!("{noun} \"{name}\" does not run")))?;
     let (reader, receiver) = {
         // No step is published between the snapshot and the first change.
         let _still = shared.engine.parts().publish.read();
-        (view.rows.lock().reader(), view.subscribers.add())
+        view.follow(false)
     };
-    let mut snapshot = VecDeque::new();
-    for delta in reader.contents_as_deltas(SNAPSHOT_ROWS) {
-        let delta = delta?;
-        let weights = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
-        snapshot.push_back(Changes {
-            step: 0,
-            rows: delta.batch,
-            weights,
-        });
+    Subscription::new(&reader, receiver, 0, None)
+}
+
+impl Subscription {
+    fn new(
+        reader: &ViewReader,
+        receiver: ChangeReceiver,
+        step: u64,
+        followed: Option<Followed>,
+    ) -> Result<Self> {
+        // Read at once: a snapshot of the store would keep that open.
+        let rows = reader.contents_as_deltas(SNAPSHOT_ROWS);
+        let rows = rows.collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(Self {
+            schema: Arc::clone(reader.schema()),
+            snapshot: Snapshot {
+                rows: rows.into_iter(),
+                step,
+            },
+            receiver,
+            wants_progress: false,
+            ended: false,
+            followed,
+        })
     }
-    Ok(Subscription {
-        schema: Arc::clone(reader.schema()),
-        snapshot,
-        receiver,
-        ended: false,
-    })
 }

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/shell.rs"]
+mod shell;
+
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -585,7 +588,7 @@ fn lists_are_shown_under_their_names() {
     assert!(queries.starts_with("name,kind,state,"), "{queries}");
     assert!(queries.contains("\ntotals,materialized view,"), "{queries}");
     assert_eq!(csv("SHOW JOBS").lines().count(), queries.lines().count());
-    let operators = csv("SELECT operator FROM hw.operators");
+    let operators = csv("SELECT operator FROM hw.operators WHERE state_rows IS NOT NULL");
     assert_eq!(operators, "operator\n\"Aggregate: count(*), min(price)\"\n");
     let options = csv("SHOW OPTIONS");
     assert!(options.contains("\nkafka source,topic,"), "{options}");
@@ -699,25 +702,49 @@ fn a_show_create_statement_makes_the_same_source_again() {
     assert_eq!(shown(&first), first);
 }
 
+/// A database that is served until this is dropped.
+struct Serving {
+    child: Child,
+    /// Host and port.
+    address: String,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+impl Serving {
+    fn start(dir: &Path) -> Self {
+        let mut child = highwater(&["serve", text(dir), "--listen", "127.0.0.1:0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines.find_map(|line| {
+            let line = line.unwrap();
+            line.strip_prefix("highwater: listening on ").map(str::to_owned)
+        });
+        Self {
+            child,
+            address: address.unwrap(),
+            lines,
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 fn serve_lets_psql_in_until_a_signal_and_keeps_what_it_did() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().join("db");
-    let dir = dir.to_str().unwrap();
-    let mut child = highwater(&["serve", dir, "--listen", "127.0.0.1:0"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let address = lines.find_map(|line| {
-        let line = line.unwrap();
-        line.strip_prefix("highwater: listening on ").map(str::to_owned)
-    });
-    let (host, port) = address
-        .as_deref()
-        .and_then(|address| address.split_once(':'))
-        .unwrap();
+    let mut serving = Serving::start(&dir);
+    let dir = text(&dir);
+    let (host, port) = serving.address.split_once(':').unwrap();
     let psql = Command::new("psql")
         .args([
             "-X",
@@ -737,9 +764,9 @@ fn serve_lets_psql_in_until_a_signal_and_keeps_what_it_did() {
         .unwrap();
     assert_eq!(out(&psql), "CREATE TABLE\nINSERT 0 1\n", "{}", err(&psql));
 
-    signal(child.id(), "TERM");
-    let rest: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
+    signal(serving.child.id(), "TERM");
+    let rest: Vec<String> = serving.lines.by_ref().map(Result::unwrap).collect();
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0), "{rest:?}");
     assert!(
         rest.iter().any(|line| line.contains("stopped by SIGTERM")),
         "{rest:?}"

@@ -14,5 +14,6 @@ mod partition;
 pub mod registry;
 pub mod sink;
 pub mod source;
+pub mod statistics;
 
 pub use error::{ConnectorError, ErrorKind};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::ConnectorError;
 use crate::options::{OptionMap, OptionSpec};
+use crate::statistics::ClientStatistics;
 
 /// How a sink takes changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +73,10 @@ pub trait Sink: Send {
     fn poll_confirmed(&mut self, timeout: Duration) -> Result<u64, ConnectorError>;
     /// Why nothing is confirmed at the moment although the client goes on trying, for people.
     fn trouble(&self) -> Option<ConnectorError> {
+        None
+    }
+    /// What the client told of itself last, if it tells anything. Serves the client, without waiting.
+    fn statistics(&mut self) -> Option<Arc<ClientStatistics>> {
         None
     }
     /// Forgets what is in flight and starts again at `seq` (after an error, and at a start).

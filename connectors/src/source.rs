@@ -17,6 +17,7 @@ use crate::ack::{AckRef, DrainBarrier};
 use crate::error::ConnectorError;
 use crate::options::{OptionMap, OptionSpec};
 pub use crate::partition::{PartitionId, Positions};
+use crate::statistics::ClientStatistics;
 
 /// Where a source starts, as the user asked; a probe turns it into [`Positions`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,9 @@ pub struct SourceContract {
     pub ordered: bool,
     /// What a position is, for people: "Kafka offset", "row number".
     pub position: &'static str,
+    /// Commits of all readers go to one place outside, for people to look at. Otherwise each reader has its own, and what all have
+    /// committed may be let go.
+    pub shares_commits: bool,
 }
 
 /// What identifies the outside thing that positions belong to (topic id, cluster id, format options). Stored with the
@@ -174,6 +178,10 @@ pub trait Source: Send {
     /// How many records of each partition were gone before they were read (INV-5), since the source was opened.
     fn lost_records(&self) -> BTreeMap<PartitionId, u64> {
         BTreeMap::new()
+    }
+    /// What the client told of itself last, if it tells anything.
+    fn statistics(&self) -> Option<Arc<ClientStatistics>> {
+        None
     }
     /// Lets go of everything. Lanes may still be dropped later.
     fn close(&mut self);

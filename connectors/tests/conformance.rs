@@ -233,6 +233,7 @@ impl SourceConnector for Faulty {
             bounded: self.is_bounded(),
             ordered: true,
             position: "row number",
+            shares_commits: false,
         }
     }
     fn validate(&self, _: &OptionMap) -> Result<(), ConnectorError> {

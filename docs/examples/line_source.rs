@@ -23,6 +23,7 @@ const CONTRACT: SourceContract = SourceContract {
     bounded: true,
     ordered: true,
     position: "byte offset of a line",
+    shares_commits: false,
 };
 const ONLY: PartitionId = PartitionId(0);
 

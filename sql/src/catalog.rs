@@ -58,6 +58,8 @@ pub enum ObjectBody {
     Sink(SinkDef),
     /// A function.
     Function(FunctionDef),
+    /// An index.
+    Index(IndexDef),
 }
 
 /// A source, resolved.
@@ -156,6 +158,8 @@ pub struct TableColumnDef {
     pub name: String,
     /// Its Arrow type.
     pub data_type: DataType,
+    /// Characters that its texts may have; absent: any number.
+    pub length: Option<u32>,
     /// Whether it may be NULL.
     pub nullable: bool,
     /// What it holds where no value is given.
@@ -222,14 +226,26 @@ pub struct SinkDef {
     pub encode_options: BTreeMap<String, String>,
 }
 
+/// An index: the rows of a relation, sorted by some of its columns.
+#[derive(Debug, Clone)]
+pub struct IndexDef {
+    /// The table or materialized view.
+    pub relation: String,
+    /// The columns that rows are sorted by: which, whether great values come first, whether NULLs come first.
+    pub columns: Vec<(usize, bool, bool)>,
+    /// Reads all columns of the relation.
+    pub plan: Arc<StreamPlan>,
+}
+
 impl ObjectBody {
-    /// What runs for it: the plan of a table, a materialized view or a sink; `None` for what does not run.
+    /// What runs for it: the plan of a table, a materialized view, an index or a sink; `None` for what does not run.
     #[must_use]
     pub fn plan(&self) -> Option<&Arc<StreamPlan>> {
         match self {
             Self::Table(table) => Some(&table.plan),
             Self::MaterializedView(view) => Some(&view.plan),
             Self::Sink(sink) => Some(&sink.plan),
+            Self::Index(index) => Some(&index.plan),
             Self::Source(_) | Self::View(_) | Self::Function(_) => None,
         }
     }
@@ -240,7 +256,11 @@ impl ObjectBody {
         match self {
             Self::Source(source) => Some(source),
             Self::Table(table) => table.source.as_ref(),
-            Self::View(_) | Self::MaterializedView(_) | Self::Sink(_) | Self::Function(_) => None,
+            Self::View(_)
+            | Self::MaterializedView(_)
+            | Self::Sink(_)
+            | Self::Function(_)
+            | Self::Index(_) => None,
         }
     }
 
@@ -249,7 +269,7 @@ impl ObjectBody {
     pub fn stored(&self) -> Option<&Arc<StreamPlan>> {
         match self {
             Self::Table(_) | Self::MaterializedView(_) => self.plan(),
-            Self::Source(_) | Self::View(_) | Self::Sink(_) | Self::Function(_) => None,
+            Self::Source(_) | Self::View(_) | Self::Sink(_) | Self::Function(_) | Self::Index(_) => None,
         }
     }
 
@@ -263,6 +283,7 @@ impl ObjectBody {
             Self::MaterializedView(_) => ObjectKind::MaterializedView,
             Self::Sink(_) => ObjectKind::Sink,
             Self::Function(_) => ObjectKind::Function,
+            Self::Index(_) => ObjectKind::Index,
         }
     }
 }
@@ -297,6 +318,14 @@ impl Catalog {
     /// All objects by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
         self.objects.values()
+    }
+
+    /// The indexes of a relation, by name.
+    pub fn indexes_of(&self, relation: &str) -> impl Iterator<Item = (&Arc<Object>, &IndexDef)> {
+        self.iter().filter_map(move |object| match &object.body {
+            ObjectBody::Index(index) if index.relation == relation => Some((object, index)),
+            _ => None,
+        })
     }
 
     /// Adds an object; the caller has checked that the name is free.

@@ -13,6 +13,8 @@ pub enum SqlState {
     UndefinedColumn,
     /// 42883
     UndefinedFunction,
+    /// 42704
+    UndefinedObject,
     /// 42P02
     UndefinedParameter,
     /// 42804
@@ -45,6 +47,8 @@ pub enum SqlState {
     GeneratedAlways,
     /// 42P20
     WindowingError,
+    /// 22016
+    InvalidArgumentForNthValue,
     /// 42622
     NameTooLong,
     /// 42939
@@ -57,6 +61,8 @@ pub enum SqlState {
     DivisionByZero,
     /// 22003
     NumericValueOutOfRange,
+    /// 22001
+    StringDataRightTruncation,
     /// 22P02
     InvalidTextRepresentation,
     /// 22P05
@@ -122,6 +128,7 @@ impl SqlState {
             Self::UndefinedTable => "42P01",
             Self::UndefinedColumn => "42703",
             Self::UndefinedFunction => "42883",
+            Self::UndefinedObject => "42704",
             Self::UndefinedParameter => "42P02",
             Self::DatatypeMismatch => "42804",
             Self::DuplicateTable => "42P07",
@@ -138,12 +145,14 @@ impl SqlState {
             Self::InvalidTableDefinition => "42P16",
             Self::GeneratedAlways => "428C9",
             Self::WindowingError => "42P20",
+            Self::InvalidArgumentForNthValue => "22016",
             Self::NameTooLong => "42622",
             Self::ReservedName => "42939",
             Self::ProgramLimitExceeded => "54000",
             Self::StatementTooComplex => "54001",
             Self::DivisionByZero => "22012",
             Self::NumericValueOutOfRange => "22003",
+            Self::StringDataRightTruncation => "22001",
             Self::InvalidTextRepresentation => "22P02",
             Self::UntranslatableCharacter => "22P05",
             Self::InvalidDatetimeFormat => "22007",

@@ -4,6 +4,7 @@ pub mod catalog;
 pub mod error;
 pub mod host;
 pub mod jsonb;
+pub mod oids;
 pub mod options;
 pub mod parse;
 pub mod plan;

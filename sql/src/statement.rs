@@ -1,11 +1,13 @@
 //! Our statements: what a text says, before any name is looked up.
 
+mod index;
 mod session;
 
 use std::collections::BTreeMap;
 
 use datafusion::sql::sqlparser::ast;
 
+pub use self::index::{CreateIndex, IndexColumn};
 pub use self::session::{
     Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare, Execute, Fetch,
     Prepare, Transaction, TransactionModes, UserChange, UserPassword,
@@ -37,6 +39,8 @@ pub enum Statement {
     CreateSink(CreateSink),
     /// `CREATE [OR REPLACE] FUNCTION`
     CreateFunction(CreateFunction),
+    /// `CREATE INDEX`
+    CreateIndex(CreateIndex),
     /// `INSERT INTO`
     Insert(Insert),
     /// `UPDATE`
@@ -57,6 +61,17 @@ pub enum Statement {
         verbose: bool,
         /// What is explained: a query, CREATE MATERIALIZED VIEW or CREATE SINK.
         statement: Box<Statement>,
+    },
+    /// `EXPLAIN ANALYZE | WHY [MATERIALIZED VIEW | SINK | TABLE] name`: about what runs under this name.
+    ExplainRunning {
+        /// What is asked.
+        asks: Asks,
+        /// The kind, if given.
+        kind: Option<ObjectKind>,
+        /// Its name.
+        name: String,
+        /// Where the name stands.
+        position: usize,
     },
     /// `SELECT`, `VALUES`, `WITH`
     Query(Box<ast::Query>),
@@ -105,6 +120,15 @@ pub enum Statement {
     },
 }
 
+/// What EXPLAIN tells of a query that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asks {
+    /// `ANALYZE`: what each operator of its plan has taken, given, spent and kept.
+    Analyze,
+    /// `WHY`: why there is no output, or less than expected.
+    Why,
+}
+
 /// Kinds of named objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKind {
@@ -120,6 +144,8 @@ pub enum ObjectKind {
     Sink,
     /// An expression with a name and arguments.
     Function,
+    /// The rows of a table or a materialized view in another order.
+    Index,
 }
 
 impl ObjectKind {
@@ -133,6 +159,7 @@ impl ObjectKind {
             Self::MaterializedView => "materialized view",
             Self::Sink => "sink",
             Self::Function => "function",
+            Self::Index => "index",
         }
     }
 }

@@ -514,6 +514,31 @@ impl WindowKind {
     }
 }
 
+impl StreamOp {
+    /// What it is, in a word or two that name neither relations nor columns.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::SourceScan(_) => "source",
+            Self::TableChanges => "changes",
+            Self::RelationScan { .. } => "relation",
+            Self::Values(_) => "values",
+            Self::Unnest(_) => "unnest",
+            Self::Filter(_) => "filter",
+            Self::Project(_) => "project",
+            Self::Window { .. } => "window",
+            Self::Session(_) => "session",
+            Self::TemporalFilter(_) => "temporal filter",
+            Self::Aggregate(_) => "aggregate",
+            Self::Over(_) => "over",
+            Self::Union => "union",
+            Self::Join(_) => "join",
+            Self::AsOf(_) => "asof join",
+            Self::SingleRow => "single row",
+        }
+    }
+}
+
 impl StreamPlan {
     /// How long (µs) a key of a node's state that no row changes is kept, if it is let go then at all: only where inputs do
     /// nothing but insert, for what is gone could not be taken back.

@@ -4,8 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use super::logs::LogOptions;
+use super::remote::Address;
 use super::render::Format;
 
 const EXAMPLES: &str = "\
@@ -15,12 +19,14 @@ Examples:
   highwater bids.db -c 'SHOW LANES'            one statement
   highwater bids.db -c 'SELECT * FROM mv' --format csv
   highwater run bids.sql --data bids.db        run a script and keep its pipelines going
+  highwater --url postgres://127.0.0.1:5433    a shell on a server
   highwater serve bids.db                      let psql and drivers in, on 127.0.0.1:5433
+  highwater check bids.sql                     is the script right? Nothing runs
   highwater demo                               see it at work; needs no Kafka
 
 If another process holds the directory, the shell opens it read-only and shows its last checkpoint.
 Exit status: 0 all went well, 1 a statement failed, 2 the arguments make no sense.
-Set HIGHWATER_LOG (such as info or highwater=debug) to see logs on standard error.";
+Set HIGHWATER_LOG (such as info or info,lanes=debug) to see logs on standard error.";
 
 /// What the process is to do.
 #[derive(Debug)]
@@ -31,6 +37,8 @@ pub(super) enum Action {
     Run(RunOptions),
     /// Let clients of PostgreSQL in.
     Serve(ServeOptions),
+    /// Plan a script without running it.
+    Check(CheckOptions),
     /// Show it at work.
     Demo(DemoOptions),
 }
@@ -49,6 +57,8 @@ pub(super) enum Job {
 pub(super) struct ShellOptions {
     /// The database directory; none: in memory.
     pub(super) dir: Option<PathBuf>,
+    /// The server to talk to instead.
+    pub(super) url: Option<Address>,
     /// `-c` and `-f` in their order; none: interactive, or standard input.
     pub(super) jobs: Vec<Job>,
     /// How rows are written.
@@ -82,6 +92,9 @@ pub(super) struct RunOptions {
     /// Print neither tags nor the status
     #[arg(short, long)]
     pub(super) quiet: bool,
+    /// Logs
+    #[command(flatten)]
+    pub(super) log: LogOptions,
 }
 
 /// Options of `serve`.
@@ -99,12 +112,35 @@ pub(super) struct ServeOptions {
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
+    /// Where /metrics, /healthz and /readyz are told over HTTP; 127.0.0.1:8433 if no address is given
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8433")]
+    pub(super) http: Option<SocketAddr>,
+    /// Let --http listen where other machines reach it; nobody is asked for a password
+    #[arg(long, requires = "http")]
+    pub(super) http_public: bool,
     /// How many clients there may be at once
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) max_connections: u32,
     /// Time between checkpoints, such as 500ms or 10s: how much is read again after a crash
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(super) checkpoint_interval: Duration,
+    /// Memory that the database may hold, such as 256MB or 4GiB; half of the machine's if not given
+    #[arg(long, value_name = "SIZE", env = "HIGHWATER_MEMORY_LIMIT", value_parser = size)]
+    pub(super) memory_limit: Option<usize>,
+    /// Logs
+    #[command(flatten)]
+    pub(super) log: LogOptions,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub(super) struct CheckOptions {
+    /// The script; - is standard input
+    #[arg(value_name = "FILE.sql")]
+    pub(super) file: PathBuf,
+    /// Print notices and errors only
+    #[arg(short, long)]
+    pub(super) quiet: bool,
 }
 
 /// Options of `demo`.
@@ -124,6 +160,9 @@ struct CommandLine {
     /// The database directory; without one, a database in memory
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Talk to a server, as in postgres://USER@HOST:PORT, instead of opening a directory
+    #[arg(long, value_name = "URL", conflicts_with_all = ["dir", "read_only"])]
+    url: Option<Address>,
     /// Run statements (or one backslash command) and exit; repeatable, stops at the first error
     #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
@@ -150,6 +189,8 @@ enum Sub {
     Run(RunOptions),
     /// Let psql, drivers and BI tools in, until a signal
     Serve(ServeOptions),
+    /// Plan a script without running it: nothing outside is asked for anything
+    Check(CheckOptions),
     /// Watch windows close over a made-up auction house, and a crash that loses nothing; needs no Kafka
     Demo(DemoOptions),
 }
@@ -171,8 +212,14 @@ where
     match line.subcommand {
         Some(Sub::Run(options)) => return Ok(Action::Run(options)),
         Some(Sub::Serve(options)) => return Ok(Action::Serve(options)),
+        Some(Sub::Check(options)) => return Ok(Action::Check(options)),
         Some(Sub::Demo(options)) => return Ok(Action::Demo(options)),
         None => {}
+    }
+    // What stands in the environment for other databases is no contradiction.
+    if line.url.is_some() && matches.value_source("memory_limit") == Some(ValueSource::CommandLine) {
+        let message = "--memory-limit is for a database of this process, and --url names a server";
+        return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, message));
     }
     let places = |name: &str| matches.indices_of(name).into_iter().flatten().collect::<Vec<_>>();
     let commands = places("command")
@@ -185,6 +232,7 @@ where
     jobs.sort_by_key(|(place, _)| *place);
     Ok(Action::Shell(ShellOptions {
         dir: line.dir,
+        url: line.url,
         jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         format: line.format,
         quiet: line.quiet,
@@ -288,6 +336,9 @@ mod tests {
             &["--read-only"],
             &["a", "b"],
             &["--nothing"],
+            &["--url", "postgres://h", "db"],
+            &["--url", "postgres://h", "--memory-limit", "1GB"],
+            &["--url", "somewhere"],
         ] {
             let error = parse(["highwater"].iter().chain(wrong)).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong:?}");

@@ -1,4 +1,4 @@
-//! A client of one database: runs statements and backslash commands, and shows what they give.
+//! A client of one database, of this process or of a server: runs statements and backslash commands, and shows what they give.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -6,53 +6,54 @@ use std::time::Instant;
 
 use super::failure::{Failure, Place, write_error, write_notice};
 use super::interrupt::Interrupt;
+use super::link::{Link, cancelled};
 use super::output::Output;
 use super::paint::Paint;
 use super::render::{Expanded, Written};
 use super::script::{Piece, Script};
 use super::shell::commands::{self, Next};
+use super::shell::variables::Variables;
 use super::subscription;
 use crate::sql::parse::parse;
-use crate::sql::statement::{Parsed, Statement};
-use crate::{Database, Error, Rows, Session};
+use crate::sql::statement::{CopyDirection, Parsed, Statement};
+use crate::{Error, Notice};
 
 /// How deeply scripts may include others.
 const INCLUDES_MAX: usize = 16;
 
-/// A session with its output.
+/// Where statements run, and where their results go.
 pub(super) struct Client {
-    /// What statements run in.
-    pub(super) session: Session,
+    /// Where statements run.
+    pub(super) link: Link,
     /// Where their results go.
     pub(super) output: Output,
     /// Ctrl-C.
     pub(super) interrupt: Interrupt,
     /// The last statements that ran, for `\g` and `\watch`.
     pub(super) last_sql: String,
+    /// `\\set`
+    pub(super) variables: Variables,
     includes: usize,
 }
 
 /// A part of a script, ready to run.
 enum Ready<'a> {
-    Statements(usize, Vec<Parsed>),
+    /// Statements, and the script with the values of its variables, if it has any in this part.
+    Statements(usize, Option<Script>, Vec<Parsed>),
     Command(&'a str),
 }
 
 impl Client {
     /// A client that has run nothing yet.
-    pub(super) fn new(database: &Database, output: Output, interrupt: Interrupt) -> Self {
+    pub(super) fn new(link: Link, output: Output, interrupt: Interrupt) -> Self {
         Self {
-            session: database.session(),
+            link,
             output,
             interrupt,
             last_sql: String::new(),
+            variables: Variables::default(),
             includes: 0,
         }
-    }
-
-    /// The database.
-    pub(super) fn database(&self) -> &Database {
-        self.session.database()
     }
 
     /// Runs a script up to its first error, which is told. Nothing of it runs when it cannot be read as a whole.
@@ -76,14 +77,28 @@ impl Client {
             return Err(error.into());
         }
         let mut ready = Vec::new();
+        // What the script sets is seen by its statements behind it.
+        let mut variables = self.variables.clone();
         for piece in script.pieces_in(part) {
             match piece {
-                Piece::Command(range) => ready.push(Ready::Command(script.text[range].trim())),
+                Piece::Command(range) => {
+                    let line = script.text[range].trim();
+                    variables.preview(line);
+                    ready.push(Ready::Command(line));
+                }
                 Piece::Sql(range) => {
                     let start = range.start;
-                    let statements = parse(&script.text[range]).map_err(Error::from);
-                    let statements = statements.map_err(|error| self.tell(&error, script, start, 0))?;
-                    ready.push(Ready::Statements(start, statements));
+                    let filled = variables.fill(&script.text[range.clone()]);
+                    let filled = filled.map(|text| (script.with_part(range.clone(), &text), text));
+                    let text = filled.as_ref().map_or(&script.text[range], |(_, text)| text);
+                    let shown = filled.as_ref().map_or(script, |(script, _)| script);
+                    let statements = parse(text).map_err(Error::from);
+                    let statements = statements.map_err(|error| self.tell(&error, shown, start, 0))?;
+                    ready.push(Ready::Statements(
+                        start,
+                        filled.map(|(script, _)| script),
+                        statements,
+                    ));
                 }
             }
         }
@@ -96,7 +111,8 @@ impl Client {
     async fn run_pieces(&mut self, script: &Script, pieces: &[Ready<'_>]) -> Result<Next, Failure> {
         for piece in pieces {
             match piece {
-                Ready::Statements(start, statements) => {
+                Ready::Statements(start, filled, statements) => {
+                    let script = filled.as_ref().unwrap_or(script);
                     for parsed in statements {
                         self.last_sql.clone_from(&parsed.text);
                         self.run_statement(script, *start, parsed).await?;
@@ -125,32 +141,27 @@ impl Client {
     /// What the statement reports, untold; an output that takes no more.
     pub(super) async fn statement(&mut self, parsed: &Parsed) -> Result<(), Failure> {
         let started = Instant::now();
-        if let Statement::Subscribe(subscribe) = &parsed.statement {
-            let database = self.session.database().clone();
-            return subscription::show(&database, subscribe, &mut self.output, &self.interrupt).await;
+        if let Some(notices) = self.link.planned(parsed).await? {
+            return tell_notices(&notices);
         }
-        let outcome = tokio::select! {
-            outcome = self.session.run(parsed) => outcome?,
-            () = self.interrupt.pressed() => return Err(cancelled().into()),
-        };
-        for notice in &outcome.notices {
-            write_notice(&mut std::io::stderr().lock(), &notice.message, Paint::stderr())?;
+        match &parsed.statement {
+            Statement::Subscribe(_) => {
+                return subscription::show(&self.link, parsed, &mut self.output, &self.interrupt).await;
+            }
+            Statement::Copy(copy) if copy.direction == CopyDirection::Out => {
+                let out = self.output.writer();
+                self.link.copy_out(parsed, out, &self.interrupt).await?;
+                return Ok(out.flush()?);
+            }
+            _ => {}
         }
+        let outcome = self.link.run(parsed, &self.interrupt).await?;
+        tell_notices(&outcome.notices)?;
         if self.output.outcome(&outcome, &self.interrupt)? == Written::Stopped {
             return Err(cancelled().into());
         }
         self.output.time(started.elapsed())?;
         Ok(())
-    }
-
-    /// Asks the session for rows, for a backslash command.
-    ///
-    /// # Errors
-    /// What the statement reports.
-    pub(super) async fn ask(&self, sql: &str) -> Result<Rows, Error> {
-        let outcomes = self.session.execute(sql).await?;
-        let rows = outcomes.into_iter().rev().find_map(|outcome| outcome.rows);
-        rows.ok_or_else(|| Error::new("02000", "the statement returns no rows"))
     }
 
     /// Runs a text with `\x` on for this once.
@@ -179,6 +190,9 @@ impl Client {
     }
 }
 
-fn cancelled() -> Error {
-    Error::new("57014", "canceling statement due to user request")
+fn tell_notices(notices: &[Notice]) -> Result<(), Failure> {
+    for notice in notices {
+        write_notice(&mut std::io::stderr().lock(), &notice.message, Paint::stderr())?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use crossterm::cursor::MoveUp;
 use crossterm::terminal::{Clear, ClearType};
 use parking_lot::Mutex;
 
-use super::paint::{Line, Paint, terminal_width};
+use super::paint::{Line, Paint, terminal_size, terminal_width};
 
 /// How many lines stand there now. There is one terminal, so there is one block.
 static DRAWN: Mutex<u16> = Mutex::new(0);
@@ -41,7 +41,7 @@ impl Live {
         if !self.is_terminal {
             return Ok(());
         }
-        let rows = crossterm::terminal::size().map_or(24, |(_, rows)| usize::from(rows));
+        let (_, rows) = terminal_size();
         // A block higher than the screen could not be found again.
         let lines = &lines[..lines.len().min(rows.saturating_sub(1))];
         let mut drawn = DRAWN.lock();

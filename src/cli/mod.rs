@@ -1,4 +1,4 @@
-//! The command line: a shell in the manner of psql, scripts, `run`, `serve` and `demo`. A door: it uses the public API and
+//! The command line: a shell in the manner of psql, scripts, `run`, `serve`, `check` and `demo`. A door: it uses the public API and
 //! nothing behind it.
 //!
 //! ```text
@@ -12,24 +12,29 @@
 //! | `args` | what was asked for |
 //! | `opening` | a database, read-only where another process holds it |
 //! | `client`, `script`, `subscription` | statements one after another, and what they give |
-//! | `render`, `output`, `failure`, `paint` | how results and errors look |
+//! | `link`, `remote` | where they run: here, or on a server |
+//! | `render`, `output`, `pager`, `failure`, `paint` | how results and errors look |
 //! | `shell` | the interactive shell and its backslash commands |
 //! | `figures`, `status`, `rates` | what runs, as numbers |
 //! | `live`, `logs` | the lines that are redrawn, and the log beside them |
-//! | `run`, `serve`, `demo` | the subcommands |
+//! | `run`, `serve`, `check`, `demo` | the subcommands |
 
 mod args;
+mod check;
 mod client;
 mod demo;
 mod failure;
 mod figures;
 mod interrupt;
+mod link;
 mod live;
 mod logs;
 mod opening;
 mod output;
+mod pager;
 mod paint;
 mod rates;
+mod remote;
 mod render;
 mod run;
 mod script;
@@ -49,7 +54,11 @@ use self::paint::Paint;
 /// error, 2 when the arguments make no sense.
 pub fn main() -> ExitCode {
     let action = args::read();
-    logs::start(matches!(action, Action::Run(_) | Action::Serve(_)));
+    logs::start(match &action {
+        Action::Run(options) => Some(&options.log),
+        Action::Serve(options) => Some(&options.log),
+        Action::Shell(_) | Action::Check(_) | Action::Demo(_) => None,
+    });
     match perform(&action) {
         Ok(status) => status,
         Err(failure) => {
@@ -71,6 +80,7 @@ fn perform(action: &Action) -> Result<ExitCode, Failure> {
         Action::Shell(options) => shell::start(&runtime, options),
         Action::Run(options) => runtime.block_on(run::run(options)),
         Action::Serve(options) => runtime.block_on(serve::serve(options)),
+        Action::Check(options) => runtime.block_on(check::check(options)),
         Action::Demo(options) => runtime.block_on(demo::show(options)),
     };
     runtime.shutdown_background();

@@ -1,4 +1,4 @@
-//! Opening a database: in memory, in a directory, or read-only where another process holds it.
+//! Opening a database: in memory, in a directory, read-only where another process holds it, or on a server.
 
 use std::path::Path;
 

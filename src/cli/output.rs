@@ -1,11 +1,12 @@
 //! Where results go, and how they look: standard output or a file, as a table, CSV or JSON.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::time::Duration;
 
 use super::interrupt::Interrupt;
-use super::paint::terminal_width;
+use super::pager::{self, Paging};
+use super::paint::{display_width, terminal_size, terminal_width};
 use super::render::{self, Expanded, Format, Look, Written};
 use crate::{Outcome, Rows};
 
@@ -13,6 +14,8 @@ use crate::{Outcome, Rows};
 pub(super) struct Output {
     out: BufWriter<Box<dyn Write + Send>>,
     to_terminal: bool,
+    /// `\pset pager`: only a person leafs through pages.
+    pub(super) paging: Paging,
     /// How rows are written.
     pub(super) format: Format,
     /// `\x`
@@ -29,6 +32,7 @@ impl Output {
         Self {
             out: BufWriter::new(Box::new(io::stdout())),
             to_terminal: true,
+            paging: Paging::Off,
             format,
             expanded: Expanded::Off,
             timing: false,
@@ -99,9 +103,44 @@ impl Output {
             title: title.map(str::to_owned),
             footer: title.is_none(),
         };
-        let written = render::write(rows, &look, &|| interrupt.is_pressed(), &mut self.out)?;
+        let stop = || interrupt.is_pressed();
+        let written = match self.terminal().filter(|_| self.paging != Paging::Off) {
+            Some(terminal) => {
+                let mut text = Vec::new();
+                let written = render::write(rows, &look, &stop, &mut text)?;
+                self.out.flush()?;
+                if !self.is_paged(&text, terminal) || !pager::show(&text) {
+                    self.out.write_all(&text)?;
+                }
+                written
+            }
+            None => render::write(rows, &look, &stop, &mut self.out)?,
+        };
         self.out.flush()?;
         Ok(written)
+    }
+
+    /// Columns and lines of the terminal that is written to, if it is one.
+    fn terminal(&self) -> Option<(usize, usize)> {
+        if !self.to_terminal || !io::stdout().is_terminal() {
+            return None;
+        }
+        Some(terminal_size())
+    }
+
+    fn is_paged(&self, text: &[u8], terminal: (usize, usize)) -> bool {
+        let text = String::from_utf8_lossy(text);
+        let (mut lines, mut columns) = (0, 0);
+        for line in text.lines() {
+            lines += 1;
+            columns = columns.max(display_width(line));
+        }
+        self.paging.wants(lines, columns, terminal)
+    }
+
+    /// Whether a table can be drawn again and again.
+    pub(super) fn is_drawn(&self) -> bool {
+        self.format == Format::Table && self.expanded != Expanded::On && self.terminal().is_some()
     }
 
     /// `Time: 1.234 ms`, if asked for.
@@ -127,7 +166,7 @@ impl Output {
     }
 
     /// For output that comes in pieces.
-    pub(super) fn writer(&mut self) -> &mut dyn Write {
+    pub(super) fn writer(&mut self) -> &mut (dyn Write + Send) {
         &mut self.out
     }
 }

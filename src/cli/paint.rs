@@ -144,6 +144,14 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// Columns and lines of a terminal; those of an old one where it does not say.
+pub(super) fn terminal_size() -> (usize, usize) {
+    match crossterm::terminal::size() {
+        Ok((columns, lines)) if columns > 0 && lines > 0 => (usize::from(columns), usize::from(lines)),
+        _ => (80, 24),
+    }
+}
+
 /// The width of the terminal behind standard output, if it is one.
 pub(super) fn terminal_width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {

@@ -70,6 +70,16 @@ impl Script {
         }
     }
 
+    /// The same script with another text in place of a part of it.
+    pub(super) fn with_part(&self, part: Range<usize>, text: &str) -> Self {
+        let mut whole = self.text.clone();
+        whole.replace_range(part, text);
+        Self {
+            name: self.name.clone(),
+            text: whole,
+        }
+    }
+
     /// Its statements and backslash commands in order.
     pub(super) fn pieces(&self) -> Vec<Piece> {
         self.pieces_in(0..self.text.len())

@@ -1,14 +1,17 @@
 //! `highwater serve`: a database for clients of PostgreSQL, until a signal.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::args::ServeOptions;
 use super::failure::Failure;
+use super::opening::with_memory;
 use crate::Database;
-use crate::server::{Server, ServerOptions, TlsFiles};
+use crate::server::{HttpOptions, HttpServer, Server, ServerOptions, TlsFiles};
 
 /// Opens the database and lets clients in until SIGTERM or SIGINT; ends with a last checkpoint. SIGHUP reads the certificate anew.
 ///
@@ -18,7 +21,9 @@ pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mut hang_up = listen(SignalKind::hangup())?;
     let builder = Database::builder().checkpoint_interval(options.checkpoint_interval);
-    let database = builder.open(&options.dir).await?;
+    let database = with_memory(builder, options.memory_limit)
+        .open(&options.dir)
+        .await?;
     let files = options.tls_cert.clone().zip(options.tls_key.clone());
     let server = ServerOptions {
         listen: options.listen,
@@ -29,6 +34,10 @@ pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
         let server = Server::bind(database.clone(), server).await?;
         let address = server.local_addr()?;
         writeln!(std::io::stderr(), "highwater: listening on {address}")?;
+        let http = match options.http {
+            Some(listen) => Some(http(&database, listen, options.http_public).await?),
+            None => None,
+        };
         let reload = server.reloader();
         let stop = async {
             loop {
@@ -43,7 +52,18 @@ pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
             }
         };
         let mut why = "";
-        server.run(async { why = stop.await }).await;
+        let (ended, has_ended) = oneshot::channel::<()>();
+        let told = async {
+            if let Some(http) = http {
+                // The other end is dropped when the server has stopped.
+                http.run(async { _ = has_ended.await }).await;
+            }
+        };
+        let served = async {
+            server.run(async { why = stop.await }).await;
+            drop(ended);
+        };
+        tokio::join!(served, told);
         Ok::<_, Failure>(why)
     };
     let ended = served.await;
@@ -55,6 +75,22 @@ pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
         "highwater: stopped by {why}; the last checkpoint is durable"
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The HTTP side, listening.
+async fn http(database: &Database, listen: SocketAddr, is_public: bool) -> Result<HttpServer, Failure> {
+    let options = HttpOptions {
+        listen,
+        is_public,
+        ..HttpOptions::default()
+    };
+    let http = HttpServer::bind(database.clone(), options).await?;
+    let address = http.local_addr()?;
+    writeln!(
+        std::io::stderr(),
+        "highwater: metrics and health on http://{address}"
+    )?;
+    Ok(http)
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {

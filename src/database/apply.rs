@@ -62,6 +62,12 @@ impl Database {
         let connector = Arc::clone(registry.source(&draft.connector)?);
         let options = only_of(connector.options(), &draft.options);
         let fixed = connector.fixed_schema(&options);
+        if self.plans_only() {
+            return Ok(Probe {
+                columns: fixed,
+                ..Probe::default()
+            });
+        }
         let probe = run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT)).await?;
         let mut probe = probe?;
         probe.columns = fixed.or(probe.columns);
@@ -114,6 +120,9 @@ impl Database {
         let source = body.source().ok_or_else(wrong_statement)?;
         let connector = Arc::clone(registry.source(&source.connector)?);
         let options = only_of(connector.options(), &source.options);
+        if self.plans_only() {
+            return Ok(Probe::default());
+        }
         run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT))
             .await?
             .map_err(Error::from)
@@ -191,6 +200,20 @@ impl Database {
         self.add_planned(TAG, parsed, &view.name, taken).await
     }
 
+    /// `CREATE INDEX`
+    pub(crate) async fn create_index(&self, parsed: &Parsed) -> Result<Outcome> {
+        const TAG: &str = "CREATE INDEX";
+        let Statement::CreateIndex(index) = &parsed.statement else {
+            return Err(wrong_statement());
+        };
+        self.refuse_read_only(TAG)?;
+        let taken = IfTaken::skip_if(index.if_not_exists);
+        if let Some(done) = self.skip_existing(TAG, &index.name, taken)? {
+            return Ok(done);
+        }
+        self.add_planned(TAG, parsed, &index.name, taken).await
+    }
+
     /// `CREATE SINK`
     pub(crate) async fn create_sink(&self, parsed: &Parsed) -> Result<Outcome> {
         const TAG: &str = "CREATE SINK";
@@ -211,7 +234,7 @@ impl Database {
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
-        if def.into.is_some() {
+        if def.into.is_some() || self.plans_only() {
             return self.add_planned(TAG, parsed, &sink.name, taken).await;
         }
         let connector = Arc::clone(self.shared.registry.sink(&def.connector)?);

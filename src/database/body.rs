@@ -86,6 +86,10 @@ pub(super) fn body_of(
             Ok((ObjectBody::MaterializedView(body), planned.depends_on))
         }
         Statement::CreateSink(sink) => sink_of(objects, registry, sink, purpose),
+        Statement::CreateIndex(index) => {
+            let (index, depends_on) = plan::plan_index(objects, index)?;
+            Ok((ObjectBody::Index(index), depends_on))
+        }
         Statement::CreateFunction(function) => {
             let planned = plan::plan_function(objects, function)?;
             Ok((ObjectBody::Function(planned.def), planned.depends_on))

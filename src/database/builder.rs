@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct DatabaseBuilder {
     checkpoint_interval: Duration,
+    checkpoint_overdue: Duration,
     lane_threads: usize,
     memory_limit: Option<usize>,
     storage_memory_bytes: Option<usize>,
@@ -25,19 +26,32 @@ pub struct DatabaseBuilder {
     backfill_rows: usize,
     scalar_functions: Vec<ScalarFunction>,
     aggregates: Vec<AggregateFunction>,
+    plans_only: bool,
+}
+
+/// What was asked for when a database was opened.
+#[derive(Debug, Clone)]
+pub(crate) struct Configured {
+    /// How its memory is shared out.
+    pub(crate) memory: MemoryShares,
+    /// Settings, for people.
+    pub(crate) settings: Vec<(&'static str, String)>,
+    /// After how long a checkpoint that is not durable is overdue.
+    pub(crate) checkpoint_overdue: Duration,
+    /// Statements are planned, and nothing runs.
+    pub(crate) plans_only: bool,
 }
 
 /// Everything that opening needs.
 pub(super) struct OpenOptions {
     pub(super) checkpoint_interval: Duration,
     pub(super) lane_threads: usize,
-    pub(super) memory: MemoryShares,
+    pub(super) configured: Configured,
     pub(super) registry: Arc<Registry>,
     pub(super) functions: HostFunctions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) backfill_rows: usize,
     pub(super) dir: Option<std::path::PathBuf>,
-    pub(super) settings: Vec<(&'static str, String)>,
 }
 
 /// How the memory of a database is shared out, in bytes.
@@ -122,6 +136,7 @@ impl DatabaseBuilder {
     pub fn new() -> Self {
         Self {
             checkpoint_interval: Duration::from_secs(1),
+            checkpoint_overdue: Duration::from_secs(30),
             lane_threads: std::thread::available_parallelism().map_or(2, usize::from),
             memory_limit: None,
             storage_memory_bytes: None,
@@ -130,6 +145,7 @@ impl DatabaseBuilder {
             backfill_rows: 65_536,
             scalar_functions: Vec::new(),
             aggregates: Vec::new(),
+            plans_only: false,
         }
     }
 
@@ -137,6 +153,13 @@ impl DatabaseBuilder {
     #[must_use]
     pub fn checkpoint_interval(mut self, interval: Duration) -> Self {
         self.checkpoint_interval = interval;
+        self
+    }
+
+    /// How long a checkpoint may be written until [`Database::problems`] and `/healthz` call it overdue (30 s).
+    #[must_use]
+    pub fn checkpoint_overdue(mut self, limit: Duration) -> Self {
+        self.checkpoint_overdue = limit;
         self
     }
 
@@ -164,8 +187,8 @@ impl DatabaseBuilder {
         self
     }
 
-    /// Rows of a table or view that a new view or sink over it takes in one step, until it has all that are there (65,536).
-    /// With fewer the other views of the pipeline wait less for it.
+    /// Rows of a table or view that a new view or sink over it takes in one step at most, until it has all that are there
+    /// (65,536). It takes fewer where a step would last long, so that the other views of the pipeline do not wait for it.
     #[must_use]
     pub fn backfill_rows(mut self, rows: usize) -> Self {
         self.backfill_rows = rows;
@@ -202,11 +225,23 @@ impl DatabaseBuilder {
         self
     }
 
+    /// A database that plans statements and does nothing else: objects are made and dropped in the catalog alone, no source or sink
+    /// is asked for anything, no query runs, no row changes. It tells whether a script would be taken. For [`Self::in_memory`]: in
+    /// a directory it is refused.
+    #[must_use]
+    pub fn plans_only(mut self) -> Self {
+        self.plans_only = true;
+        self
+    }
+
     /// Opens the database in a directory.
     ///
     /// # Errors
     /// As [`Database::open`]; settings that do not work.
     pub async fn open(self, dir: impl AsRef<Path>) -> Result<Database> {
+        if self.plans_only {
+            return Err(Error::new("0A000", "a database that only plans has no directory"));
+        }
         let memory = MemoryShares::of(self.memory_limit, self.storage_memory_bytes)?;
         let options = StoreOptions {
             memory_bytes: memory.storage,
@@ -250,6 +285,7 @@ impl DatabaseBuilder {
         let settings = vec![
             ("backfill_rows", self.backfill_rows.to_string()),
             ("checkpoint_interval", format!("{:?}", self.checkpoint_interval)),
+            ("checkpoint_overdue", format!("{:?}", self.checkpoint_overdue)),
             ("lane_threads", self.lane_threads.to_string()),
             ("memory_limit", memory.limit.to_string()),
             ("storage_memory_bytes", memory.storage.to_string()),
@@ -260,12 +296,16 @@ impl DatabaseBuilder {
             functions,
             checkpoint_interval: self.checkpoint_interval,
             lane_threads: self.lane_threads,
-            memory,
+            configured: Configured {
+                memory,
+                settings,
+                checkpoint_overdue: self.checkpoint_overdue,
+                plans_only: self.plans_only,
+            },
             registry: self.registry,
             clock: self.clock,
             backfill_rows: self.backfill_rows,
             dir,
-            settings,
         };
         recover::open(store, options).await
     }

@@ -9,12 +9,10 @@ use highwater_sql::plan::with_function_names;
 use highwater_sql::statement::{Drop, ObjectKind};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
 use highwater_storage::catalog::{self, CatalogRow};
-use highwater_storage::{
-    Durability, LaneCounts, LaneProgress, ObjectId as StoredId, PartitionNo, WriteBatch, layout,
-};
+use highwater_storage::{Durability, ObjectId as StoredId, PartitionNo, WriteBatch, layout};
 
 use super::apply::run_blocking;
-use super::specs::{query_spec, sources_of, start_of};
+use super::specs::{query_spec, sources_of, start_lane, start_of};
 use super::{Database, DdlState, Shared};
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -158,7 +156,7 @@ impl Database {
             ));
         }
         for upstream in relations_of(&catalog, &object)? {
-            if shared.engine.has_failed(StoredId(upstream.id.0)).await {
+            if !self.plans_only() && shared.engine.has_failed(StoredId(upstream.id.0)).await {
                 return Err(upstream_failed(&upstream.name, &object.name));
             }
         }
@@ -185,7 +183,7 @@ impl Database {
     }
 
     async fn run_object(&self, catalog: &Catalog, object: &Object) -> Result<()> {
-        if plan_of(object).is_none() {
+        if plan_of(object).is_none() || self.plans_only() {
             return Ok(());
         }
         let spec = {
@@ -231,9 +229,9 @@ impl Database {
         if let Some(why) = shared.facts.read().missing(&object.id) {
             return Err(why.clone());
         }
-        if !shared.engine.has_failed(StoredId(object.id.0)).await {
+        let Some(object) = self.failed_of(&catalog, object).await else {
             return Ok(vec![format!("{} \"{name}\" runs", kind.noun())]);
-        }
+        };
         let resumption = self.plan_resumption(&catalog, object).await?;
         for object in resumption.again.iter().rev() {
             shared.engine.drop_query(StoredId(object.id.0)).await?;
@@ -254,6 +252,21 @@ impl Database {
             }
         }
         outcome.map(|()| resumption.notices())
+    }
+
+    /// The object, if it has failed; else a sink into it that has: they stand and fall together.
+    async fn failed_of(&self, catalog: &Catalog, object: Arc<Object>) -> Option<Arc<Object>> {
+        let sinks = catalog
+            .iter()
+            .filter(|sink| into_of(sink).as_deref() == Some(&object.name));
+        let mut candidates: Vec<_> = sinks.cloned().collect();
+        candidates.insert(0, object);
+        for candidate in candidates {
+            if self.shared.engine.has_failed(StoredId(candidate.id.0)).await {
+                return Some(candidate);
+            }
+        }
+        None
     }
 
     /// What has to run again for `object` to: those of its readers that have failed with it, in the order of creation.
@@ -424,13 +437,7 @@ fn put_start(shared: &Shared, catalog: &Catalog, object: &Object, batch: &mut Wr
                 PartitionNo(partition.0),
             );
             let mut value = Vec::new();
-            LaneProgress {
-                next_offset,
-                watermark: None,
-                idle: false,
-                counts: LaneCounts::default(),
-            }
-            .encode(&mut value);
+            start_lane(next_offset).encode(&mut value);
             batch.put(highwater_storage::Family::Progress, &key, &value);
         }
     }

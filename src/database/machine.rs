@@ -1,6 +1,8 @@
-//! How much memory there is for this process.
+//! What the machine says of this process: how much memory there is for it, and when it began.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::SystemTime;
 
 /// What is assumed where nobody tells, in bytes.
 const UNKNOWN: usize = 4 << 30;
@@ -47,6 +49,19 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
         files.extend(around.map(|group| Path::new(root).join(group).join(file)));
     }
     files
+}
+
+/// When the process opened its first database, in µs since 1970.
+static STARTED_US: LazyLock<i64> = LazyLock::new(|| {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.ok()
+        .and_then(|now| i64::try_from(now.as_micros()).ok())
+        .unwrap_or(0)
+});
+
+/// When the process opened its first database, in µs since 1970. Who opens one asks for it.
+pub(crate) fn started_us() -> i64 {
+    *STARTED_US
 }
 
 #[cfg(test)]

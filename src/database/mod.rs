@@ -5,6 +5,7 @@ mod body;
 mod builder;
 mod change;
 mod filling;
+mod follow;
 mod machine;
 mod recover;
 mod specs;
@@ -22,7 +23,10 @@ use parking_lot::RwLock;
 pub(crate) use self::body::view_options;
 pub use self::builder::DatabaseBuilder;
 pub(crate) use self::filling::names_of;
-pub(crate) use self::specs::{QUERY_OPTIONS, SINK_OPTIONS, only_of, options_of};
+pub(crate) use self::follow::Followed;
+pub(crate) use self::machine::started_us;
+pub(crate) use self::specs::{QUERY_OPTIONS, SINK_OPTIONS, bounded_read, only_of, options_of};
+use crate::activity::Activity;
 use crate::engine::run::Engine;
 use crate::error::{Error, Result};
 
@@ -59,10 +63,10 @@ pub(crate) struct Shared {
         reason = "it is kept for its threads, which end when it is dropped"
     )]
     pub(crate) own_runtime: Option<builder::OwnRuntime>,
-    /// How its memory is shared out.
-    pub(crate) memory: builder::MemoryShares,
-    /// Settings, for people.
-    pub(crate) settings: Vec<(&'static str, String)>,
+    /// What was asked for when it was opened.
+    pub(crate) configured: builder::Configured,
+    /// Who is connected and what runs.
+    pub(crate) activity: Arc<Activity>,
 }
 
 /// The next numbers to hand out.
@@ -133,6 +137,12 @@ impl Database {
     #[must_use]
     pub fn dir(&self) -> Option<&Path> {
         self.shared.dir.as_deref()
+    }
+
+    /// Whether statements are planned and nothing runs.
+    #[must_use]
+    pub fn plans_only(&self) -> bool {
+        self.shared.configured.plans_only
     }
 
     /// Refuses a statement that would change something.

@@ -14,12 +14,14 @@ use parking_lot::RwLock;
 use super::body::{Purpose, body_of};
 use super::builder::{OpenOptions, OwnRuntime};
 use super::specs::{FUNCTION_FACT, Facts, query_spec};
-use super::{Database, DdlState, Shared, users};
+use super::{Database, DdlState, Shared, machine, users};
+use crate::activity::Activity;
 use crate::engine::run::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 
 /// Opens the database that `store` holds and runs its queries.
 pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<Database> {
+    machine::started_us();
     let content = catalog::load(store.snapshot().as_ref())?;
     let own_runtime = OwnRuntime::start()?;
     let runtime = own_runtime.handle();
@@ -29,12 +31,13 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         Purpose::Run
     };
     let (objects, facts) = restore_catalog(&content.rows, &options.registry, options.functions, purpose)?;
+    let activity = Arc::new(Activity::new(Arc::clone(&options.clock)));
     let engine = Engine::start(EngineOptions {
         last_epoch: last_epoch(store.as_ref(), &content.rows)?,
         store: Arc::clone(&store),
         lane_threads: options.lane_threads,
         shard_threads: options.lane_threads,
-        memory_bytes: options.memory.state(),
+        memory_bytes: options.configured.memory.state(),
         checkpoint_interval: options.checkpoint_interval,
         clock: options.clock,
         backfill_rows: options.backfill_rows,
@@ -54,8 +57,8 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         }),
         runtime,
         own_runtime: Some(own_runtime),
-        memory: options.memory,
-        settings: options.settings,
+        configured: options.configured,
+        activity,
     });
     let database = Database { shared };
     if !database.is_read_only() {

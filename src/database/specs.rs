@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Schema};
 use highwater_connectors::format::{self, EncodeOptions};
 use highwater_connectors::memory::MemoryHandle;
 use highwater_connectors::options::{self, OptionKind, OptionMap, OptionSpec};
@@ -11,17 +11,22 @@ use highwater_connectors::registry::Registry;
 use highwater_connectors::sink::SinkMode;
 use highwater_connectors::source::{PartitionId, Positions, Probe, RecoveryIdentity};
 use highwater_sql::catalog::{
-    Catalog, ColumnOrigin, Object, ObjectBody, ObjectId as CatalogId, SinkDef, SourceDef, TableDef,
+    Catalog, ColumnDef, ColumnOrigin, IndexDef, Object, ObjectBody, ObjectId as CatalogId, SinkDef,
+    SourceDef, TableDef,
 };
-use highwater_sql::plan::sql_type_name;
-use highwater_sql::statement::ObjectKind;
+use highwater_sql::parse;
+use highwater_sql::plan::{self, ViewOptions, sql_type_name};
+use highwater_sql::statement::{Include, ObjectKind};
 use highwater_sql::stream_plan::{StreamOp, StreamPlan};
-use highwater_storage::ObjectId;
+use highwater_storage::{
+    Direction, KeyOrder, LaneCounts, LaneProgress, Nulls, ObjectId, ObjectProgress, PartitionNo,
+};
 
 use super::Shared;
+use crate::engine::bounded::BoundedRead;
 use crate::engine::lane::scan::{ScanOptions, ScanSpec};
 use crate::engine::query::into_table::TableTarget;
-use crate::engine::query::spec::{QuerySpec, SinkTarget, SourceBinding, Target};
+use crate::engine::query::spec::{Lifetime, QuerySpec, SinkTarget, SourceBinding, Target};
 use crate::engine::source_settings::{SOURCE_OPTIONS, SourceSettings};
 use crate::engine::table::ConflictRule;
 use crate::error::{Error, Result};
@@ -97,6 +102,9 @@ pub(crate) const QUERY_OPTIONS: &[OptionSpec] = &[OptionSpec {
 /// The fact that an object calls a function of the program.
 pub(crate) const FUNCTION_FACT: &str = "function";
 
+/// The offset of a record, in a source that is read to an end. No column of a user starts with a blank.
+const OFFSET: &str = " offset";
+
 /// The fact that a source is read from its beginning.
 const FROM_BEGINNING: (&str, &str) = ("from", "beginning");
 
@@ -139,9 +147,11 @@ pub(crate) fn options_of(registry: &Registry, body: &ObjectBody) -> Vec<OptionSp
             sink_options(registry, &sink.connector, sink.encode.as_deref())
         }
         ObjectBody::MaterializedView(_) => Ok(QUERY_OPTIONS.to_vec()),
-        ObjectBody::Table(_) | ObjectBody::View(_) | ObjectBody::Function(_) | ObjectBody::Sink(_) => {
-            Ok(Vec::new())
-        }
+        ObjectBody::Table(_)
+        | ObjectBody::View(_)
+        | ObjectBody::Function(_)
+        | ObjectBody::Index(_)
+        | ObjectBody::Sink(_) => Ok(Vec::new()),
     };
     specs.unwrap_or_default()
 }
@@ -293,6 +303,7 @@ pub(crate) fn query_spec(
             into: Some(table), ..
         }) => Target::Table(table_target(catalog, table)?),
         ObjectBody::Sink(sink) => Target::Sink(sink_target(registry, sink)?),
+        ObjectBody::Index(index) => Target::Index(index_columns(index)),
         _ => Target::View,
     };
     let mut sources = Vec::new();
@@ -331,7 +342,110 @@ pub(crate) fn query_spec(
         },
         obstacle: obstacle.map(|why| why.clone().into()),
         missing: facts.missing.get(&object.id).map(|why| why.clone().into()),
+        lifetime: Lifetime::Stored,
     })
+}
+
+/// What the engine needs to run a query that is only followed. It starts where a view would that is created now.
+///
+/// # Errors
+/// As [`query_spec`].
+pub(crate) fn followed_spec(
+    registry: &Registry,
+    catalog: &Catalog,
+    facts: &Facts,
+    object: &Object,
+) -> Result<QuerySpec> {
+    let mut spec = query_spec(registry, catalog, facts, object)?;
+    let mut start = ObjectProgress::default();
+    for source in &spec.sources {
+        let found = facts.get(&CatalogId(source.id.0));
+        for (partition, next_offset) in found.map(|found| start_of(found)).unwrap_or_default() {
+            let lane = start_lane(next_offset);
+            start.lanes.push((source.id, PartitionNo(partition.0), lane));
+        }
+    }
+    spec.lifetime = Lifetime::Followed(start);
+    Ok(spec)
+}
+
+/// A read of some columns of a source, from where a view would start that is created now, with no ends yet.
+///
+/// # Errors
+/// A connector that is not registered (any more), options that it no longer takes.
+pub(crate) fn bounded_read(
+    shared: &Shared,
+    catalog: &Catalog,
+    object: &Object,
+    columns: &[usize],
+) -> Result<BoundedRead> {
+    let ObjectBody::Source(source) = &object.body else {
+        return Err(Error::new(
+            "XX000",
+            format!("\"{}\" is not a source", object.name),
+        ));
+    };
+    // The offset says which rows come before the end.
+    let mut source = source.clone();
+    source.columns.push(ColumnDef {
+        name: OFFSET.to_owned(),
+        data_type: DataType::Int64,
+        nullable: false,
+        origin: ColumnOrigin::Include(Include::Offset),
+    });
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    let wanted = columns.iter().map(|column| source.columns[*column].name.clone());
+    let names: Vec<String> = wanted.chain([OFFSET.to_owned()]).collect();
+    let items: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    let query = format!("SELECT {} FROM {}", items.join(", "), quoted(&object.name));
+    let object = Arc::new(Object {
+        body: ObjectBody::Source(source),
+        ..object.clone()
+    });
+    let mut catalog = catalog.clone();
+    catalog.insert(Arc::clone(&object));
+    let planned = plan::plan_view(
+        &catalog,
+        &*parse::parse_query(&query)?,
+        &[],
+        ViewOptions::default(),
+    )?;
+    let scan = planned
+        .plan
+        .nodes
+        .iter()
+        .position(|node| matches!(node.op, StreamOp::SourceScan(_)));
+    let scan = scan.ok_or_else(|| Error::new("XX000", "a source is read without a scan"))?;
+    let schema = Arc::clone(&planned.plan.nodes[scan].schema);
+    let places = names.iter().map(|name| schema.index_of(name));
+    let mut places = places
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(|error| Error::new("XX000", error.to_string()))?;
+    let offset = places.pop().unwrap_or_default();
+    let facts = shared.facts.read();
+    if let Some(why) = facts.obstacles.get(&object.id) {
+        return Err(why.clone());
+    }
+    let none = Vec::new();
+    let found = facts.get(&object.id).unwrap_or(&none);
+    Ok(BoundedRead {
+        binding: binding(&shared.registry, (scan, &planned.plan), &object, found)?,
+        offset,
+        columns: places,
+        start: start_of(found),
+        end: Positions::new(),
+        clock: Arc::clone(&shared.engine.parts().clock),
+    })
+}
+
+/// What is recorded of a partition that nothing was read of yet.
+pub(super) fn start_lane(next_offset: i64) -> LaneProgress {
+    LaneProgress {
+        next_offset,
+        watermark: None,
+        idle: false,
+        counts: LaneCounts::default(),
+    }
 }
 
 /// The source of this name, or the object itself: a table with a connector reads its own.
@@ -379,6 +493,25 @@ fn binding(
         )),
         identity: identity_of(facts),
     })
+}
+
+/// What the rows of an index are sorted by.
+fn index_columns(index: &IndexDef) -> Vec<(usize, KeyOrder)> {
+    let columns = index.columns.iter();
+    let column = |(column, descending, nulls_first): &(usize, bool, bool)| {
+        let order = KeyOrder {
+            direction: match descending {
+                true => Direction::Descending,
+                false => Direction::Ascending,
+            },
+            nulls: match nulls_first {
+                true => Nulls::First,
+                false => Nulls::Last,
+            },
+        };
+        (*column, order)
+    };
+    columns.map(column).collect()
 }
 
 /// The table that a sink writes into.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use highwater_sql::catalog::ObjectId as SqlObjectId;
+use highwater_sql::oids::{self, Numbered};
 use highwater_sql::parse;
 use highwater_sql::statement::{Statement, UserChange, UserPassword};
 use highwater_storage::catalog::{self, CatalogRow};
@@ -53,6 +55,16 @@ impl Database {
     #[must_use]
     pub fn has_users(&self) -> bool {
         !self.shared.users.read().is_empty()
+    }
+
+    /// All users with the numbers that catalogs show.
+    pub(crate) fn user_numbers(&self) -> Vec<(String, i64)> {
+        let users = self.shared.users.read();
+        let number = |user: &User| oids::object_oid(SqlObjectId(user.id.0), Numbered::Object);
+        users
+            .iter()
+            .map(|(name, user)| (name.clone(), number(user)))
+            .collect()
     }
 
     /// What is stored of a user's password; `None` if there is no such user.

@@ -5,18 +5,22 @@
 //! poll → decode → prefix ─▶ queue ─▶ operators in plan order ─▶ views, outbox ─▶ freeze ─▶ one WriteBatch, fsync
 //! ```
 
+pub(crate) mod bounded;
 pub(crate) mod clock;
 pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod error;
 pub(crate) mod errors_log;
+pub(crate) mod followed;
 pub(crate) mod lane;
 pub(crate) mod late_rows;
 pub(crate) mod memory;
 pub(crate) mod merge;
+pub(crate) mod node_figures;
 pub(crate) mod operators;
 pub(crate) mod pipeline;
 pub(crate) mod query;
+pub(crate) mod rate;
 pub(crate) mod reader;
 pub(crate) mod run;
 pub(crate) mod sink;

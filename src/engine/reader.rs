@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use highwater_connectors::source::{
     PartitionId, Positions, RecoveryIdentity, Source, SourceContext, SourceEvent, SourceLane,
 };
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_connectors::{ConnectorError, ErrorKind};
 use parking_lot::Mutex;
 
@@ -53,6 +54,7 @@ struct Shared {
     failure: Mutex<Option<EngineError>>,
     degraded: Mutex<Option<ConnectorError>>,
     lost: Mutex<Lost>,
+    statistics: Mutex<Option<Arc<ClientStatistics>>>,
     /// Changes when lanes are added.
     generation: AtomicI64,
     closing: AtomicBool,
@@ -106,6 +108,7 @@ impl Reader {
             failure: Mutex::new(None),
             degraded: Mutex::new(None),
             lost: Mutex::default(),
+            statistics: Mutex::new(None),
             generation: AtomicI64::new(0),
             closing: AtomicBool::new(false),
         });
@@ -147,6 +150,11 @@ impl Reader {
     /// A fault that the source goes on from (broker away).
     pub(crate) fn degraded(&self) -> Option<ConnectorError> {
         self.shared.degraded.lock().clone()
+    }
+
+    /// What the client told of itself last.
+    pub(crate) fn statistics(&self) -> Option<Arc<ClientStatistics>> {
+        self.shared.statistics.lock().clone()
     }
 
     /// Records that were gone before they were read, since the last call.
@@ -273,6 +281,7 @@ impl Control {
                 SourceEvent::Idle => {}
             }
             self.note_lost(source);
+            *self.shared.statistics.lock() = source.statistics();
             self.serve_commands(source);
         }
         self.serve_commands(source);

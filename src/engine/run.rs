@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use highwater_storage::{Epoch, ObjectId, Store, progress};
@@ -9,6 +10,7 @@ use highwater_storage::{Epoch, ObjectId, Store, progress};
 use super::clock::Clock;
 use super::error::EngineError;
 use super::errors_log::ErrorLog;
+use super::followed;
 use super::lane::pool::LanePool;
 use super::memory::MemoryBudget;
 use super::pipeline::checkpoint::Checkpointer;
@@ -45,6 +47,8 @@ pub(crate) struct Engine {
     options: PipelineOptions,
     state: tokio::sync::Mutex<EngineState>,
     views: parking_lot::RwLock<BTreeMap<ObjectId, Arc<SharedView>>>,
+    /// How many queries were followed so far.
+    followed: AtomicU32,
 }
 
 #[derive(Default)]
@@ -55,6 +59,8 @@ struct EngineState {
     homes: BTreeMap<ObjectId, u32>,
     /// Queries that could not be started, with the reason.
     broken: BTreeMap<ObjectId, (Arc<QuerySpec>, EngineError)>,
+    /// Queries that are only followed, with what each reads: relations and sources.
+    followed: BTreeMap<ObjectId, Vec<ObjectId>>,
     closed: bool,
 }
 
@@ -101,6 +107,7 @@ impl Engine {
             },
             state: tokio::sync::Mutex::default(),
             views: parking_lot::RwLock::default(),
+            followed: AtomicU32::new(0),
         })
     }
 
@@ -112,6 +119,12 @@ impl Engine {
     /// The rows of a view.
     pub(crate) fn view(&self, id: ObjectId) -> Option<Arc<SharedView>> {
         self.views.read().get(&id).cloned()
+    }
+
+    /// A number for a query that is only followed, and which one it is, counted from 1.
+    pub(crate) fn next_followed(&self) -> (ObjectId, u32) {
+        let count = self.followed.fetch_add(1, Ordering::Relaxed);
+        (followed::id(count), count.wrapping_add(1))
     }
 
     /// Runs a new query. Pipelines whose relations it connects become one.
@@ -136,10 +149,17 @@ impl Engine {
         let view = shared_view(&query);
         let home = self.join_pipelines(&mut state, &spec).await?;
         let pipeline = Arc::clone(&state.pipelines[&home]);
-        pipeline
-            .ask(|reply| Command::Attach(vec![query], reply))
-            .await??;
+        let attached = pipeline.ask(|reply| Command::Attach(vec![query], reply)).await;
+        if let Err(error) = attached.and_then(|attached| attached) {
+            Self::end_if_empty(&mut state, home).await?;
+            return Err(error);
+        }
         state.homes.insert(spec.id, home);
+        if spec.is_followed() {
+            let relations = spec.relations.iter().map(|(_, id)| *id);
+            let sources = spec.sources.iter().map(|source| source.id);
+            state.followed.insert(spec.id, relations.chain(sources).collect());
+        }
         if let Some(view) = view {
             self.views.write().insert(spec.id, view);
         }
@@ -264,13 +284,17 @@ impl Engine {
         }
     }
 
-    /// Stops a query for good.
+    /// Stops a query for good, and with it the queries that read it and are only followed; of a source only those.
     ///
     /// # Errors
     /// When its pipeline has ended.
     pub(crate) async fn drop_query(&self, id: ObjectId) -> Result<(), EngineError> {
         let mut state = self.state.lock().await;
         let was_broken = state.broken.remove(&id).is_some();
+        let followed = state.followed.iter().filter(|(_, reads)| reads.contains(&id));
+        for reader in followed.map(|(reader, _)| *reader).collect::<Vec<_>>() {
+            self.take_out(&mut state, reader).await?;
+        }
         self.take_out(&mut state, id).await?;
         if was_broken {
             // The others of its pipeline may have been kept from running by this one alone.
@@ -328,6 +352,7 @@ impl Engine {
 
     async fn take_out(&self, state: &mut EngineState, id: ObjectId) -> Result<(), EngineError> {
         self.views.write().remove(&id);
+        state.followed.remove(&id);
         let Some(home) = state.homes.remove(&id) else {
             return Ok(());
         };
@@ -335,16 +360,24 @@ impl Engine {
             return Ok(());
         };
         drop(pipeline.ask(|reply| Command::Detach(id, reply)).await?);
-        if !state.homes.values().any(|other| *other == home) {
-            state.pipelines.remove(&home);
-            pipeline
-                .ask(|reply| Command::Release {
-                    checkpoint: false,
-                    reply,
-                })
-                .await?;
-            pipeline.join();
+        Self::end_if_empty(state, home).await
+    }
+
+    /// Ends a pipeline that has no query.
+    async fn end_if_empty(state: &mut EngineState, home: u32) -> Result<(), EngineError> {
+        if state.homes.values().any(|other| *other == home) {
+            return Ok(());
         }
+        let Some(pipeline) = state.pipelines.remove(&home) else {
+            return Ok(());
+        };
+        pipeline
+            .ask(|reply| Command::Release {
+                checkpoint: false,
+                reply,
+            })
+            .await?;
+        pipeline.join();
         Ok(())
     }
 
@@ -431,6 +464,11 @@ impl Engine {
         }
     }
 
+    /// Whether it was closed.
+    pub(crate) async fn is_closed(&self) -> bool {
+        self.state.lock().await.closed
+    }
+
     /// Comes back at the end of a step of every pipeline: what was acknowledged before is visible everywhere.
     ///
     /// # Errors
@@ -491,6 +529,7 @@ impl Engine {
             pipeline.join();
         }
         state.homes.clear();
+        state.followed.clear();
         // Whoever follows a view hears that nothing more comes.
         self.views.write().clear();
         outcome

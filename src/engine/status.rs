@@ -1,9 +1,14 @@
 //! Figures for people: what `SHOW` and the `hw.*` tables show of running queries.
 
+use std::sync::Arc;
+
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_sql::statement::ObjectKind;
 use highwater_storage::{LaneCounts, ObjectId};
 
 use super::error::EngineError;
+use super::followed::is_followed;
+use super::node_figures::NodeFigures;
 use super::operators::OperatorStats;
 
 /// One partition as one query reads it.
@@ -21,16 +26,36 @@ pub(crate) struct LaneStatus {
     pub(crate) durable_offset: Option<i64>,
     /// One past the last record of the partition, as last heard.
     pub(crate) end_offset: Option<i64>,
-    /// The partition's watermark (µs).
-    pub(crate) watermark_us: Option<i64>,
-    /// Whether it is left out of the source's watermark.
-    pub(crate) idle: bool,
+    /// How far its event time is.
+    pub(crate) time: LaneTime,
     /// Why it stands still, if it does.
     pub(crate) paused: Option<String>,
     /// How its records add up.
     pub(crate) counts: LaneCounts,
+    /// How much comes.
+    pub(crate) traffic: LaneTraffic,
     /// The last error.
     pub(crate) last_error: Option<String>,
+}
+
+/// How much comes of a partition.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LaneTraffic {
+    /// Rows per second, over the last seconds.
+    pub(crate) rows_per_second: f64,
+    /// Bytes of records since the start of the process, or of rows where the source gives rows.
+    pub(crate) bytes: u64,
+}
+
+/// The event time of a partition.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LaneTime {
+    /// The partition's watermark (µs).
+    pub(crate) watermark_us: Option<i64>,
+    /// Whether it is left out of the source's watermark.
+    pub(crate) idle: bool,
+    /// Since when it is silent (wall clock, µs); `None` before the first row of this process.
+    pub(crate) silent_since_us: Option<i64>,
 }
 
 /// One operator of a query.
@@ -38,12 +63,20 @@ pub(crate) struct LaneStatus {
 pub(crate) struct OperatorStatus {
     /// Its place in the plan.
     pub(crate) node: usize,
+    /// What it is, in a word.
+    pub(crate) kind: &'static str,
     /// What it is.
     pub(crate) description: String,
-    /// Its figures.
-    pub(crate) stats: OperatorStats,
+    /// What it has taken and given.
+    pub(crate) figures: NodeFigures,
+    /// Its state; `None` for one that has none.
+    pub(crate) stats: Option<OperatorStats>,
     /// Its watermark (µs).
     pub(crate) watermark_us: Option<i64>,
+    /// The end of the first window that is open (µs), where windows close and one is.
+    pub(crate) next_close_us: Option<i64>,
+    /// When its output changes although nothing comes (wall clock, µs), if it ever does.
+    pub(crate) due_us: Option<i64>,
 }
 
 /// One query.
@@ -71,6 +104,18 @@ pub(crate) struct QueryStatus {
     pub(crate) phase: Phase,
     /// What it holds in memory beside its operators' state.
     pub(crate) memory: MemoryStatus,
+    /// What the clients of its sources and its sink told of themselves last.
+    pub(crate) clients: Vec<Arc<ClientStatistics>>,
+}
+
+impl QueryStatus {
+    /// What it is, for people.
+    pub(crate) fn noun(&self) -> &'static str {
+        if is_followed(self.id) {
+            return "subscription";
+        }
+        self.kind.noun()
+    }
 }
 
 /// What a query holds in memory beside the state of its operators, in bytes.
@@ -127,6 +172,7 @@ impl QueryStatus {
             sink: None,
             phase: Phase::NotRunning,
             memory: MemoryStatus::default(),
+            clients: Vec::new(),
         }
     }
 
@@ -155,6 +201,8 @@ pub(crate) struct SinkStatus {
     pub(crate) pending_bytes: u64,
     /// Rows confirmed, over all runs.
     pub(crate) confirmed: u64,
+    /// Deliveries that failed since the sink was started.
+    pub(crate) failures: u64,
 }
 
 /// A pipeline's checkpoints.
@@ -174,4 +222,23 @@ pub(crate) struct CheckpointStatus {
     pub(crate) at_us: i64,
     /// Why the last one failed, if it did.
     pub(crate) failure: Option<EngineError>,
+    /// How long one has been written that is not durable yet (µs); 0 if there is none.
+    pub(crate) in_flight_us: u64,
+    /// All of them.
+    pub(crate) totals: CheckpointTotals,
+}
+
+/// The checkpoints of a pipeline since it was started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct CheckpointTotals {
+    /// How many became durable.
+    pub(crate) count: u64,
+    /// How many failed.
+    pub(crate) failures: u64,
+    /// How long the step thread stood still for them (µs).
+    pub(crate) freeze_us: u64,
+    /// How long building and writing took (µs).
+    pub(crate) write_us: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
 }

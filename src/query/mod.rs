@@ -1,14 +1,19 @@
 //! One-shot SELECT: a plan over tables, views and system tables, run by DataFusion.
 //!
 //! ```text
-//! LogicalPlan ─▶ DataFusion: optimize, physical plan ─▶ a task on the runtime ─▶ bounded channel ─▶ RowStream
-//!   its tables: ViewProvider ─▶ blocking thread: ViewReader::scan, only the wanted columns
+//! LogicalPlan ─▶ DataFusion: optimize, physical plan ─▶ a task on threads of its own ─▶ bounded channel ─▶ RowStream
+//!   its tables: ViewProvider ─▶ blocking thread: the wanted columns of the rows that the filters leave of a ViewReader
 //! ```
 //!
 //! Nothing is read before it is asked for, beyond a few batches. Dropping a [`RowStream`] ends its query.
 
+mod access;
 mod failure;
 mod guard;
+mod pool;
+mod source;
+mod stop;
+mod subplan;
 mod view;
 
 #[cfg(test)]
@@ -17,19 +22,23 @@ mod tests;
 use std::any::Any;
 use std::num::NonZero;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatchOptions;
 use arrow::datatypes::{Schema, SchemaRef};
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{FutureExt, StreamExt};
+use highwater_sql::oids;
 use highwater_sql::plan::planning_options;
 use highwater_sql::stream_plan::PlanNode;
 use highwater_storage::{ObjectId, Store};
@@ -37,9 +46,14 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
+pub(crate) use self::access::{Access, Conditions};
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
-pub(crate) use self::view::ViewProvider;
+use self::pool::Lease;
+pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
+use self::stop::{StopJoins, Stopped};
+use self::view::READS;
+pub(crate) use self::view::{Readers, ViewProvider};
 use crate::engine::view::{ViewLayout, ViewReader, ViewStore};
 use crate::error::{Error, Result};
 
@@ -62,6 +76,7 @@ pub(crate) struct RowStream {
     schema: SchemaRef,
     batches: Receiver<Result<RecordBatch>>,
     task: AbortHandle,
+    stopped: Stopped,
 }
 
 impl RowStream {
@@ -81,40 +96,50 @@ impl RowStream {
 
 impl Drop for RowStream {
     fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Relaxed);
         self.task.abort();
     }
 }
 
-/// Starts `plan` on `runtime`. `columns` are the names of its columns.
+/// Starts `plan` on `runtime`. `columns` are the names of its columns, `declared` the types that clients are told of some.
 ///
 /// # Errors
 /// A plan that DataFusion cannot run.
-pub(crate) async fn stream(runtime: &Handle, plan: LogicalPlan, columns: &[String]) -> Result<RowStream> {
+pub(crate) async fn stream(
+    runtime: &Handle,
+    plan: LogicalPlan,
+    columns: &[String],
+    declared: &[Option<u32>],
+) -> Result<RowStream> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    stream_in(runtime, plan, columns, cores).await
+    stream_in(runtime, plan, (columns, declared), cores).await
 }
 
 /// Starts `plan` in a number of parts that run beside each other.
 async fn stream_in(
     runtime: &Handle,
     plan: LogicalPlan,
-    columns: &[String],
+    (columns, declared): (&[String], &[Option<u32>]),
     partitions: usize,
 ) -> Result<RowStream> {
     // The plan is made on the runtime too: a panic of a function that is folded there reaches nobody.
-    let planned = runtime.spawn(start(plan, partitions));
+    let stopped = Stopped::default();
+    let lease = Lease::take();
+    let runtime = lease.handle(runtime);
+    let planned = runtime.spawn(start(plan, partitions, Arc::clone(&stopped)));
     let rows = planned
         .await
         .map_err(|error| crashed(error.try_into_panic().ok()))??;
-    let schema = renamed(&rows.schema(), columns)?;
+    let schema = declared_as(renamed(&rows.schema(), columns)?, declared);
     let (sender, batches) = channel(QUEUED_BATCHES);
     let task = runtime
-        .spawn(forward(rows, Arc::clone(&schema), sender))
+        .spawn(forward(rows, Arc::clone(&schema), sender, lease))
         .abort_handle();
     Ok(RowStream {
         schema,
         batches,
         task,
+        stopped,
     })
 }
 
@@ -128,7 +153,7 @@ pub(crate) async fn collect_in_order(
     plan: LogicalPlan,
     columns: &[String],
 ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    collected(stream_in(runtime, plan, columns, 1).await?).await
+    collected(stream_in(runtime, plan, (columns, &[]), 1).await?).await
 }
 
 async fn collected(mut rows: RowStream) -> Result<(SchemaRef, Vec<RecordBatch>)> {
@@ -149,22 +174,49 @@ pub(crate) fn stored_view(store: &Arc<dyn Store>, view: ObjectId, root: &PlanNod
     Ok(rows.reader())
 }
 
-/// Names of the tables that a plan reads, those of its subqueries included; each once.
-pub(crate) fn table_names(plan: &LogicalPlan) -> Vec<String> {
-    let mut names = Vec::new();
-    let walked = plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            names.push(scan.table_name.table().to_owned());
+/// The plan of a read in a form that DataFusion runs by itself: for tests that compare answers with it.
+///
+/// # Errors
+/// What DataFusion finds wrong with the plan.
+pub fn runnable(plan: LogicalPlan) -> Result<LogicalPlan> {
+    subplan::running(plan).map_err(translate)
+}
+
+/// How a plan reads each table and view, for people.
+///
+/// # Errors
+/// A plan that DataFusion cannot run.
+pub(crate) async fn reads(plan: LogicalPlan) -> Result<Vec<String>> {
+    let physical = frame(plan, 1, Stopped::default())?
+        .create_physical_plan()
+        .await
+        .map_err(translate)?;
+    let mut reads = Vec::new();
+    let walked = physical.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<StreamingTableExec>() {
+            let partitions = scan.partitions().iter().map(|partition| format!("{partition:?}"));
+            reads.extend(partitions.filter_map(|text| Some(text.strip_prefix(READS)?.to_owned())));
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    walked.expect("the visitor returns no error");
-    names.sort_unstable();
-    names.dedup();
-    names
+    walked.map_err(translate)?;
+    Ok(reads)
 }
 
-async fn start(plan: LogicalPlan, partitions: usize) -> Result<SendableRecordBatchStream> {
+async fn start(plan: LogicalPlan, partitions: usize, stopped: Stopped) -> Result<SendableRecordBatchStream> {
+    frame(plan, partitions, stopped)?
+        .execute_stream()
+        .await
+        .map_err(translate)
+}
+
+fn frame(plan: LogicalPlan, partitions: usize, stopped: Stopped) -> Result<DataFrame> {
+    let state = state(partitions, stopped)?;
+    Ok(DataFrame::new(state, subplan::running(plan).map_err(translate)?))
+}
+
+/// What a query is planned and run under.
+fn state(partitions: usize, stopped: Stopped) -> Result<SessionState> {
     let runtime_env = RUNTIME_ENV.as_ref().map_err(|error| {
         Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
     })?;
@@ -178,22 +230,25 @@ async fn start(plan: LogicalPlan, partitions: usize) -> Result<SendableRecordBat
         .with_config(config)
         .with_runtime_env(Arc::clone(runtime_env))
         .with_physical_optimizer_rule(Arc::new(GuardConditions))
+        .with_physical_optimizer_rule(Arc::new(StopJoins(stopped)))
         .build();
     // `state()` of a context notes the time of the statement, which now() gives.
-    let state = SessionContext::new_with_state(state).state();
-    DataFrame::new(state, plan)
-        .execute_stream()
-        .await
-        .map_err(translate)
+    Ok(SessionContext::new_with_state(state).state())
 }
 
 /// Sends the rows of a query until it ends, fails, panics or nobody listens.
-async fn forward(rows: SendableRecordBatchStream, schema: SchemaRef, sender: Sender<Result<RecordBatch>>) {
+async fn forward(
+    rows: SendableRecordBatchStream,
+    schema: SchemaRef,
+    sender: Sender<Result<RecordBatch>>,
+    mut lease: Lease,
+) {
     let sent = AssertUnwindSafe(send_all(rows, schema, &sender))
         .catch_unwind()
         .await;
     let failure = match sent {
-        Ok(Ok(())) => return,
+        Ok(Ok(true)) => return lease.free(),
+        Ok(Ok(false)) => return,
         Ok(Err(error)) => error,
         Err(panic) => crashed(Some(panic)),
     };
@@ -201,22 +256,32 @@ async fn forward(rows: SendableRecordBatchStream, schema: SchemaRef, sender: Sen
     let _ = sender.send(Err(failure)).await;
 }
 
+/// Sends the rows of a query; gives whether it came to its end, or nobody listened any more.
 async fn send_all(
     mut rows: SendableRecordBatchStream,
     schema: SchemaRef,
     sender: &Sender<Result<RecordBatch>>,
-) -> Result<()> {
+) -> Result<bool> {
     while let Some(batch) = rows.next().await {
         let batch = batch.map_err(translate)?;
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let columns = batch.columns().to_vec();
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options);
-        let batch = batch.map_err(|error| translate(DataFusionError::from(error)))?;
+        let batch = in_schema(&schema, &batch).map_err(|error| translate(DataFusionError::from(error)))?;
         if sender.send(Ok(batch)).await.is_err() {
-            break;
+            return Ok(false);
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Rows with other names for their columns.
+///
+/// # Errors
+/// Columns of other types, or NULLs where the schema has none.
+pub(crate) fn in_schema(
+    schema: &SchemaRef,
+    rows: &RecordBatch,
+) -> std::result::Result<RecordBatch, ArrowError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), rows.columns().to_vec(), &options)
 }
 
 /// The columns under the names that the user gave them.
@@ -236,6 +301,20 @@ pub(crate) fn renamed(schema: &SchemaRef, columns: &[String]) -> Result<SchemaRe
             .map(|(field, name)| field.as_ref().clone().with_name(name))
             .collect::<Vec<_>>(),
     )))
+}
+
+/// The columns with the types, by their numbers, that clients are told of some of them.
+pub(crate) fn declared_as(schema: SchemaRef, declared: &[Option<u32>]) -> SchemaRef {
+    if declared.iter().all(Option::is_none) {
+        return schema;
+    }
+    let declared = declared.iter().copied().chain(std::iter::repeat(None));
+    let fields = schema.fields().iter().zip(declared);
+    let fields = fields.map(|(field, number)| match number {
+        Some(number) => Arc::new(oids::declared(field.as_ref().clone(), number)),
+        None => Arc::clone(field),
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// A panic as an error; `None` for a task that was cancelled.

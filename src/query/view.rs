@@ -3,91 +3,98 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
+use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::scalar::ScalarValue;
+use highwater_storage::{Direction, Nulls};
 use parking_lot::Mutex;
 
-use crate::engine::view::ViewReader;
+use super::access::{Access, Conditions, is_plain};
+use crate::engine::view::{KeyRange, ViewReader};
 
 /// Batches that wait between the thread that reads and the query.
 const QUEUED_BATCHES: usize = 2;
 
-/// A view as of one step. Only wanted columns are decoded; a filter that gives the whole key reads one row.
+/// Rows of the first batch: where few are wanted, few are read. The next ones have more and more.
+const FIRST_ROWS: usize = 64;
+
+/// A view as of one step. Only wanted columns are decoded; of what a filter demands of the key only the rows that may have it.
 #[derive(Debug)]
 pub(crate) struct ViewProvider {
-    reader: Mutex<ViewReader>,
+    name: String,
+    readers: Mutex<Readers>,
 }
 
+/// The rows of a view in their own order, and in those of its indexes, all as of one step.
+#[derive(Debug, Clone)]
+pub(crate) struct Readers {
+    /// In their own order.
+    pub(crate) own: ViewReader,
+    /// The names of indexes, and their rows.
+    pub(crate) indexes: Vec<(String, ViewReader)>,
+}
+
+impl Readers {
+    /// The reader at a place as [`Conditions::choose`] gives it, and the name of the index, if it is one.
+    pub(crate) fn at(&self, place: usize) -> (&ViewReader, Option<&str>) {
+        match place.checked_sub(1).and_then(|at| self.indexes.get(at)) {
+            Some((name, reader)) => (reader, Some(name)),
+            None => (&self.own, None),
+        }
+    }
+
+    /// All of them, the own one first.
+    pub(crate) fn all(&self) -> Vec<&ViewReader> {
+        let indexes = self.indexes.iter().map(|(_, reader)| reader);
+        std::iter::once(&self.own).chain(indexes).collect()
+    }
+}
+
+/// What the debug text of a scan starts with; what follows is for people.
+pub(super) const READS: &str = "Reads ";
+
 /// What a scan reads.
-#[derive(Debug)]
-struct ViewScanPartition {
+pub(super) struct ViewScanPartition {
+    name: String,
+    /// The index by which it is read, if it is.
+    index: Option<String>,
     reader: ViewReader,
     /// The columns.
     projection: Option<Vec<usize>>,
     schema: SchemaRef,
-    /// The key of the one row, if one is enough.
-    key: Option<Vec<ArrayRef>>,
+    /// Which rows.
+    access: Access,
+    /// How many columns of the key are given.
+    given: usize,
+    /// Whether each of them is given by values, and none by bounds.
+    is_equality: bool,
 }
 
 impl ViewProvider {
-    /// For what `reader` reads.
-    pub(crate) fn new(reader: ViewReader) -> Self {
+    /// For what `readers` read of the view of this name.
+    pub(crate) fn new(name: &str, readers: Readers) -> Self {
         Self {
-            reader: Mutex::new(reader),
+            name: name.to_owned(),
+            readers: Mutex::new(readers),
         }
     }
 
     /// Reads as of another step from now on.
-    pub(crate) fn renew(&self, reader: ViewReader) {
-        *self.reader.lock() = reader;
+    pub(crate) fn renew(&self, readers: Readers) {
+        *self.readers.lock() = readers;
     }
 
     fn reader(&self) -> ViewReader {
-        self.reader.lock().clone()
-    }
-
-    /// The key that `filters` give, if they give a value for each of its columns.
-    pub(super) fn key(&self, filters: &[Expr]) -> Result<Option<Vec<ArrayRef>>> {
-        let reader = self.reader();
-        let Some(columns) = reader.key() else {
-            return Ok(None);
-        };
-        let values = columns.iter().map(|column| {
-            let value = filters
-                .iter()
-                .find_map(|filter| self.key_value(filter).filter(|(c, _)| c == column));
-            value.map(|(_, value)| value.to_array())
-        });
-        values.collect::<Option<Result<Vec<_>>>>().transpose()
-    }
-
-    /// The key column and the value that a filter demands of it.
-    fn key_value<'f>(&self, filter: &'f Expr) -> Option<(usize, &'f ScalarValue)> {
-        let Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::Eq,
-            right,
-        }) = filter
-        else {
-            return None;
-        };
-        let (column, value) = match (&**left, &**right) {
-            (Expr::Column(column), Expr::Literal(value, _))
-            | (Expr::Literal(value, _), Expr::Column(column)) => (column, value),
-            _ => return None,
-        };
-        let reader = self.reader();
-        let (index, field) = reader.schema().column_with_name(&column.name)?;
-        let is_key = reader.key()?.contains(&index);
-        (is_key && !value.is_null() && value.data_type() == *field.data_type()).then_some((index, value))
+        self.readers.lock().own.clone()
     }
 
     fn plan(
@@ -96,18 +103,89 @@ impl ViewProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let readers = self.readers.lock().clone();
         let schema = match projection {
-            Some(columns) => Arc::new(self.reader().schema().project(columns)?),
-            None => Arc::clone(self.reader().schema()),
+            Some(columns) => Arc::new(readers.own.schema().project(columns)?),
+            None => Arc::clone(readers.own.schema()),
         };
+        let choice = Conditions::of(filters, readers.own.schema()).choose(&readers.all())?;
+        let (reader, index) = readers.at(choice.place);
         let partition = ViewScanPartition {
-            reader: self.reader(),
+            name: self.name.clone(),
             projection: projection.cloned(),
             schema: Arc::clone(&schema),
-            key: self.key(filters)?,
+            access: choice.access,
+            given: choice.given,
+            is_equality: choice.equal == choice.given,
+            index: index.map(str::to_owned),
+            reader: reader.clone(),
         };
-        let scan = StreamingTableExec::try_new(schema, vec![Arc::new(partition)], None, [], false, limit)?;
+        let ordering = partition.ordering();
+        let scan =
+            StreamingTableExec::try_new(schema, vec![Arc::new(partition)], None, ordering, false, limit)?;
         Ok(Arc::new(scan))
+    }
+}
+
+impl ViewScanPartition {
+    /// In which order the rows come, as far as the columns are wanted.
+    fn ordering(&self) -> Option<LexOrdering> {
+        let reader = &self.reader;
+        let sorted = reader.sorted_by().iter().map_while(|(column, order)| {
+            let place = match &self.projection {
+                Some(columns) => columns.iter().position(|wanted| wanted == column)?,
+                None => *column,
+            };
+            let field = self.schema.field(place);
+            is_plain(field.data_type()).then(|| PhysicalSortExpr {
+                expr: Arc::new(Column::new(field.name(), place)),
+                options: SortOptions {
+                    descending: order.direction == Direction::Descending,
+                    nulls_first: order.nulls == Nulls::First,
+                },
+            })
+        });
+        LexOrdering::new(sorted)
+    }
+
+    /// What it reads, for people.
+    fn describe(&self) -> String {
+        let names = |count: usize| {
+            let columns = self.reader.sorted_by()[..count].iter();
+            let names = columns.map(|(column, _)| self.reader.schema().field(*column).name().as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let by = match &self.index {
+            Some(index) => format!("index {index}"),
+            None => "key".to_owned(),
+        };
+        match &self.access {
+            Access::Scan => "scan".to_owned(),
+            Access::Keys(keys) => {
+                let many = match keys.len() {
+                    1 => String::new(),
+                    count => format!(", {count} keys"),
+                };
+                format!("lookup by {by} ({}){many}", names(self.given))
+            }
+            Access::Ranges(ranges) => {
+                let many = match ranges.len() {
+                    1 => String::new(),
+                    count => format!(", {count} ranges"),
+                };
+                let how = match self.is_equality {
+                    true => "lookup by",
+                    false => "range of",
+                };
+                format!("{how} {by} ({}){many}", names(self.given))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for ViewScanPartition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{READS}{}: {}", self.name, self.describe())
     }
 }
 
@@ -122,9 +200,13 @@ impl TableProvider for ViewProvider {
 
     /// The filters stay in the plan: they only narrow what is read.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match self.key_value(filter) {
-            Some(_) => TableProviderFilterPushDown::Inexact,
-            None => TableProviderFilterPushDown::Unsupported,
+        let reader = self.reader();
+        let support = |filter: &&Expr| {
+            let conditions = Conditions::of(std::slice::from_ref(*filter), reader.schema());
+            match conditions.is_empty() {
+                false => TableProviderFilterPushDown::Inexact,
+                true => TableProviderFilterPushDown::Unsupported,
+            }
         };
         Ok(filters.iter().map(support).collect())
     }
@@ -154,26 +236,15 @@ impl PartitionStream for ViewScanPartition {
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let (reader, projection, key) = (self.reader.clone(), self.projection.clone(), self.key.clone());
+        let (reader, projection, access) =
+            (self.reader.clone(), self.projection.clone(), self.access.clone());
         let batch_rows = context.session_config().batch_size();
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), QUEUED_BATCHES);
         let sender = stream.tx();
         // Reads of the store block, so they have a thread of their own; it ends when nobody takes its batches.
         stream.spawn_blocking(move || {
-            let external = |error| DataFusionError::External(Box::new(error));
-            if let Some(key) = key {
-                if let Some(row) = reader.get(&key).map_err(external)? {
-                    let row = match &projection {
-                        Some(columns) => row.project(columns)?,
-                        None => row,
-                    };
-                    // Who does not listen any more needs no row.
-                    let _ = sender.blocking_send(Ok(row));
-                }
-                return Ok(());
-            }
-            for batch in reader.scan(projection.as_deref(), batch_rows).map_err(external)? {
-                if sender.blocking_send(Ok(batch.map_err(external)?)).is_err() {
+            for batch in batches(&reader, projection.as_deref(), access, batch_rows)? {
+                if sender.blocking_send(Ok(batch?)).is_err() {
                     break;
                 }
             }
@@ -181,4 +252,29 @@ impl PartitionStream for ViewScanPartition {
         });
         stream.build()
     }
+}
+
+/// The rows of an access, in batches of at most about `batch_rows`.
+///
+/// # Errors
+/// What cannot be read.
+fn batches<'r>(
+    reader: &'r ViewReader,
+    projection: Option<&[usize]>,
+    access: Access,
+    batch_rows: usize,
+) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + 'r>> {
+    let external = |error| DataFusionError::External(Box::new(error));
+    let ranges = match access {
+        Access::Keys(keys) => {
+            let rows = reader.get_keys(&keys, projection).map_err(external);
+            let rows = rows.map(|rows| (rows.num_rows() > 0).then_some(rows)).transpose();
+            return Ok(Box::new(rows.into_iter()));
+        }
+        Access::Ranges(ranges) => ranges,
+        Access::Scan => vec![KeyRange::all()],
+    };
+    let rows = (FIRST_ROWS.min(batch_rows), batch_rows);
+    let scan = reader.scan_ranges(ranges, projection, rows).map_err(external)?;
+    Ok(Box::new(scan.map(move |batch| batch.map_err(external))))
 }

@@ -1,6 +1,7 @@
 //! One client: its messages, one after another.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pgwire::messages::PgWireBackendMessage;
@@ -16,7 +17,7 @@ use super::settings::{self, Reported};
 use super::startup::Startup;
 use super::wire::{Received, Stop, Wire};
 use crate::sql::statement::{Parsed, Statement};
-use crate::{Error, Notice, Session, TransactionStatus};
+use crate::{ClientInfo, Error, Notice, Session, TransactionStatus};
 
 /// A client that has been let in.
 pub(super) struct Connection {
@@ -36,16 +37,22 @@ impl Connection {
     pub(super) fn open(
         shared: Arc<Shared>,
         mut wire: Wire,
-        startup: Startup,
+        (startup, peer): (Startup, SocketAddr),
     ) -> Result<Self, Box<(Wire, Error)>> {
-        let session = shared.database.session();
+        let key = match shared.cancellations.register() {
+            Ok(key) => key,
+            Err(error) => return Err(Box::new((wire, error))),
+        };
+        let session = shared.database.session_of(ClientInfo {
+            pid: key.pid,
+            user: startup.user.clone(),
+            address: Some(peer),
+        });
         // Nothing else may come before it.
         wire.send(PgWireBackendMessage::Authentication(Authentication::Ok));
-        let prepared = settings::apply(&session, &startup, &mut wire).and_then(|()| {
-            let reported = Reported::start(&session, &startup.user, &mut wire)?;
-            Ok((reported, shared.cancellations.register()?))
-        });
-        let (reported, key) = match prepared {
+        let prepared = settings::apply(&session, &startup, &mut wire)
+            .and_then(|()| Reported::start(&session, &startup.user, &mut wire));
+        let reported = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(Box::new((wire, error))),
         };
@@ -130,6 +137,7 @@ impl Connection {
 
     /// Says that the next query may come.
     pub(super) fn ready(&mut self) {
+        self.session.rest();
         let status = match self.session.transaction_status() {
             TransactionStatus::Idle => WireStatus::Idle,
             TransactionStatus::Open => WireStatus::Transaction,

@@ -1,16 +1,16 @@
 //! COPY over the wire: rows out until there are no more, rows in until the client says so.
 
+use bytes::{BufMut as _, BytesMut};
 use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::copy::{CopyDone, CopyInResponse, CopyOutResponse};
 
 use super::cancel::Running;
 use super::connection::Connection;
-use super::copy_read::CopyReader;
-use super::copy_write::CopyWriter;
 use super::message::Request;
 use super::portal::Portal;
 use super::wire::{OUT_BYTES, Stop};
 use crate::Error;
+use crate::copy_text::{CopyReader, CopyWriter};
 use crate::sql::statement::{Copy, CopyOptions};
 
 impl Connection {
@@ -32,7 +32,7 @@ impl Connection {
             )));
         let mut writer = CopyWriter::new(options);
         if options.header {
-            writer.header(rows.schema(), &mut self.wire.out);
+            line(&mut self.wire.out, |out| writer.header(rows.schema(), out));
         }
         let mut count = 0;
         loop {
@@ -45,7 +45,7 @@ impl Connection {
             };
             let row_writer = writer.rows(&batch);
             for row in 0..batch.num_rows() {
-                writer.row(&row_writer, row, &mut self.wire.out);
+                line(&mut self.wire.out, |out| writer.row(&row_writer, row, out));
                 if self.wire.out.len() >= OUT_BYTES {
                     running.with_client(self.wire.flush()).await?;
                 }
@@ -94,6 +94,17 @@ impl Connection {
         self.done(outcome.tag);
         Ok(())
     }
+}
+
+/// A line as a CopyData message of its own.
+fn line(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
+    out.put_u8(b'd');
+    let at = out.len();
+    out.put_i32(0);
+    write(out);
+    // A line is made of the values of one row, which are smaller than that.
+    let length = i32::try_from(out.len() - at).unwrap_or(i32::MAX);
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 fn columns(count: usize) -> Result<i16, Error> {

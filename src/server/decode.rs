@@ -10,6 +10,7 @@ use arrow::datatypes::IntervalMonthDayNano;
 
 use super::encode::Format;
 use super::types::{element_of, oid};
+use crate::copy_text::utf8;
 use crate::text::ColumnText;
 use crate::{Error, Result};
 
@@ -29,22 +30,6 @@ pub(super) fn text_of(oid: u32, format: Format, bytes: &[u8]) -> Result<String> 
         Format::Text => utf8(bytes),
         Format::Binary => binary(oid, bytes),
     }
-}
-
-/// The bytes as text.
-///
-/// # Errors
-/// Bytes that are no UTF-8.
-pub(super) fn utf8(bytes: &[u8]) -> Result<String> {
-    let text = std::str::from_utf8(bytes)
-        .map_err(|_| Error::new("22021", "invalid byte sequence for encoding \"UTF8\""))?;
-    if text.contains('\0') {
-        return Err(Error::new(
-            "22021",
-            "invalid byte sequence for encoding \"UTF8\": 0x00",
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 fn binary(oid: u32, bytes: &[u8]) -> Result<String> {

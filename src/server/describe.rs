@@ -5,7 +5,7 @@ use pgwire::messages::PgWireBackendMessage;
 use pgwire::messages::data::{FieldDescription, NoData, ParameterDescription, RowDescription};
 
 use super::encode::Format;
-use super::types::wire_type;
+use super::types::wire_type_of;
 
 /// The columns of a result; no columns where a statement gives no rows.
 pub(super) fn rows(schema: Option<&Schema>, formats: &[Format]) -> PgWireBackendMessage {
@@ -15,7 +15,7 @@ pub(super) fn rows(schema: Option<&Schema>, formats: &[Format]) -> PgWireBackend
     let formats = formats.iter().copied().chain(std::iter::repeat(Format::Text));
     let fields = schema.fields().iter().zip(formats);
     let fields = fields.map(|(field, format)| {
-        let wire = wire_type(field.data_type());
+        let wire = wire_type_of(field);
         FieldDescription::new(
             field.name().replace('\0', ""),
             0,

@@ -177,7 +177,7 @@ async fn serve(
         Ok(Err(stop)) => return end(&mut wire, stop).await,
         Err(_) => return,
     };
-    let mut connection = match Connection::open(Arc::clone(&shared), wire, *greeting) {
+    let mut connection = match Connection::open(Arc::clone(&shared), wire, (*greeting, peer)) {
         Ok(connection) => connection,
         Err(refused) => {
             let (mut wire, error) = *refused;

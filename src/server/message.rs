@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes};
 
-use super::decode::utf8;
+use crate::copy_text::utf8;
 use crate::{Error, Result};
 
 /// A message of a client, after the start-up.

@@ -14,19 +14,19 @@
 //! | `connection` | one client's messages, one after another |
 //! | `simple`, `extended` | the two protocols |
 //! | `portal`, `describe`, `encode`, `decode`, `types` | rows out, parameters in |
-//! | `copy`, `copy_read`, `copy_write` | COPY both ways |
+//! | `copy` | COPY both ways |
 //! | `cancel` | what ends a statement from outside |
+//! | `http` | metrics and health, on a port of their own |
 
 mod auth;
 mod cancel;
 mod connection;
 mod copy;
-mod copy_read;
-mod copy_write;
 mod decode;
 mod describe;
 mod encode;
 mod extended;
+mod http;
 mod listener;
 mod message;
 mod portal;
@@ -38,5 +38,6 @@ mod tls;
 mod types;
 mod wire;
 
+pub use self::http::{HttpOptions, HttpServer};
 pub use self::listener::{Server, ServerOptions};
 pub use self::tls::TlsFiles;

@@ -9,10 +9,10 @@ use pgwire::messages::startup::NegotiateProtocolVersion;
 use tokio::io::AsyncWriteExt as _;
 
 use super::auth;
-use super::decode::utf8;
 use super::listener::Shared;
 use super::wire::{Stop, Wire};
 use crate::Error;
+use crate::copy_text::utf8;
 
 /// The codes of packets that are no start-up.
 const CANCEL: u32 = 80_877_102;

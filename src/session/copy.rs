@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, ListBuilder, StringArray, StringBuilder};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
 use highwater_sql::catalog::{FilledDef, ObjectBody};
 use highwater_sql::parse;
-use highwater_sql::plan::{self, written_type};
+use highwater_sql::plan::written_type;
 use highwater_sql::statement::{
     Copy, CopyDirection, CopyRelation, CopySource, Insert, InsertSource, Statement, Target,
 };
@@ -24,8 +23,6 @@ use crate::subscription::ChangeRows;
 pub struct CopyIn {
     statement: Insert,
     schema: SchemaRef,
-    /// Whether a column of the table holds arrays, for each column.
-    arrays: Vec<bool>,
 }
 
 impl CopyIn {
@@ -99,10 +96,6 @@ impl Session {
         Ok(CopyIn {
             statement,
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-            arrays: columns
-                .iter()
-                .map(|(_, data_type)| matches!(data_type, DataType::List(_)))
-                .collect(),
         })
     }
 
@@ -166,48 +159,12 @@ impl Session {
 
     async fn insert_copied(&self, copy: CopyIn, rows: Vec<RecordBatch>) -> Result<Outcome> {
         let statement = Statement::Insert(copy.statement);
-        let rows = rows
-            .iter()
-            .map(|batch| with_arrays(batch, &copy.arrays))
-            .collect::<Result<Vec<_>>>()?;
-        let schema = rows.first().map_or(copy.schema, RecordBatch::schema);
-        let given = MemTable::try_new(schema, vec![rows]).map_err(query::translate)?;
+        let given = MemTable::try_new(copy.schema, vec![rows]).map_err(query::translate)?;
         let given = provider_as_source(Arc::new(given));
         let outcome = dml::change_with(&self.database, &statement, Some(given)).await?;
         self.ran(&statement);
         Ok(outcome)
     }
-}
-
-/// The rows with lists of texts in place of the texts of arrays.
-fn with_arrays(batch: &RecordBatch, arrays: &[bool]) -> Result<RecordBatch> {
-    let mut columns = Vec::with_capacity(batch.num_columns());
-    let mut fields = Vec::with_capacity(batch.num_columns());
-    for ((column, field), is_array) in batch.columns().iter().zip(batch.schema().fields()).zip(arrays) {
-        let column = match is_array {
-            true => lists(column.as_string())?,
-            false => ArrayRef::clone(column),
-        };
-        fields.push(Field::new(field.name(), column.data_type().clone(), true));
-        columns.push(column);
-    }
-    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
-    rows.map_err(|error| Error::new("XX000", error.to_string()))
-}
-
-fn lists(texts: &StringArray) -> Result<ArrayRef> {
-    let mut lists = ListBuilder::new(StringBuilder::new());
-    for text in texts {
-        let Some(text) = text else {
-            lists.append_null();
-            continue;
-        };
-        for item in plan::array_items(text)? {
-            lists.values().append_option(item);
-        }
-        lists.append(true);
-    }
-    Ok(Arc::new(lists.finish()))
 }
 
 fn internal(message: &str) -> Error {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
-use highwater_sql::catalog::{FilledDef, Object, ObjectBody, TableDef};
+use highwater_sql::catalog::{FilledDef, IndexDef, Object, ObjectBody, TableDef};
 use highwater_sql::explain::explain as explain_plan;
 use highwater_sql::plan::{self, ViewOptions, schema_of_source, sql_type_name};
 use highwater_sql::show::{self, masked};
@@ -72,6 +72,7 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
                 ObjectBody::View(view) => Some(view.query.clone()),
                 ObjectBody::MaterializedView(view) => Some(view.query.clone()),
                 ObjectBody::Function(function) => Some(sql_type_name(&function.returns)),
+                ObjectBody::Index(index) => Some(on_columns(index)),
             };
             vec![Some(object.name.clone()), detail]
         });
@@ -79,9 +80,26 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
         ObjectKind::Source | ObjectKind::Sink => "connector",
         ObjectKind::Table => "primary_key",
         ObjectKind::Function => "returns",
+        ObjectKind::Index => "columns",
         ObjectKind::View | ObjectKind::MaterializedView => "query",
     };
     Outcome::text_rows("SHOW", &["name", second], rows.collect())
+}
+
+/// The relation of an index and what its rows are sorted by, as CREATE INDEX takes them.
+fn on_columns(index: &IndexDef) -> String {
+    let schema = &index.plan.root().schema;
+    let column = |(column, descending, nulls_first): &(usize, bool, bool)| {
+        let order = if *descending { " DESC" } else { "" };
+        let nulls = match (descending, nulls_first) {
+            (true, false) => " NULLS LAST",
+            (false, true) => " NULLS FIRST",
+            _ => "",
+        };
+        format!("{}{order}{nulls}", show::name(schema.field(*column).name()))
+    };
+    let columns: Vec<String> = index.columns.iter().map(column).collect();
+    format!("{} ({})", show::name(&index.relation), columns.join(", "))
 }
 
 /// The columns of a table's primary key, if it has one.
@@ -209,9 +227,15 @@ pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
                 .collect()
         }
         ObjectBody::Table(table) => {
-            let fields = table.schema().fields().iter().enumerate();
+            let fields = table.schema().fields().iter().zip(&table.columns).enumerate();
             fields
-                .map(|(index, field)| column_row(field, column_extra(table, index)))
+                .map(|(index, (field, column))| {
+                    let mut row = column_row(field, column_extra(table, index));
+                    if let (Some(length), Some(data_type)) = (column.length, &mut row[1]) {
+                        *data_type = format!("{data_type}({length})");
+                    }
+                    row
+                })
                 .collect()
         }
         _ => schema_of(object)
@@ -246,6 +270,7 @@ fn schema_of(object: &Object) -> arrow::datatypes::SchemaRef {
         ObjectBody::View(view) => view.schema.clone(),
         ObjectBody::MaterializedView(view) => view.plan.root().schema.clone(),
         ObjectBody::Sink(sink) => sink.plan.root().schema.clone(),
+        ObjectBody::Index(index) => index.plan.root().schema.clone(),
         ObjectBody::Function(_) => Arc::new(arrow::datatypes::Schema::empty()),
     }
 }
@@ -261,7 +286,7 @@ fn column_row(field: &arrow::datatypes::Field, extra: Option<String>) -> Vec<Opt
 }
 
 /// `EXPLAIN [VERBOSE] …`
-pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool) -> Result<Outcome> {
+pub(super) async fn explain(database: &Database, statement: &Statement, verbose: bool) -> Result<Outcome> {
     let catalog = database.shared.catalog();
     let text = match statement {
         Statement::CreateMaterializedView(view) => {
@@ -285,14 +310,24 @@ pub(super) fn explain(database: &Database, statement: &Statement, verbose: bool)
             };
             explain_plan(&planned.plan, verbose)
         }
-        Statement::Query(query) => match plan::plan_view(&catalog, query, &[], ViewOptions::default()) {
-            Ok(planned) => explain_plan(&planned.plan, verbose),
-            // What a view cannot keep up to date can still be read once.
-            Err(_) => plan::plan_select(&catalog, query, &|_, _| None)?
-                .plan
-                .display_indent()
-                .to_string(),
-        },
+        Statement::Query(query) => {
+            let mut text = match plan::plan_view(&catalog, query, &[], ViewOptions::default()) {
+                Ok(planned) => explain_plan(&planned.plan, verbose),
+                // What a view cannot keep up to date can still be read once.
+                Err(_) => plan::plan_select(&catalog, query, &|_: Option<&str>, _: &str| None)?
+                    .plan
+                    .display_indent()
+                    .to_string(),
+            };
+            for read in select::reads(database, query).await? {
+                if !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                text.push_str("Read now: ");
+                text.push_str(&read);
+            }
+            text
+        }
         _ => {
             return Err(Error::new(
                 "0A000",

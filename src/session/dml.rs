@@ -14,7 +14,7 @@ use arrow::array::Array;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
-use datafusion::logical_expr::TableSource;
+use datafusion::logical_expr::{ScalarUDF, TableSource};
 use datafusion::sql::sqlparser::ast::SelectItem;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
 use highwater_sql::plan::{self, PlannedSelect, TableRef};
@@ -122,6 +122,25 @@ struct Change {
     given: Option<Arc<dyn TableSource>>,
 }
 
+/// What the query of a statement can name: the rows that come with it too.
+struct WithGiven<'a> {
+    given: Option<&'a Arc<dyn TableSource>>,
+    rest: plan::Resolver<'a>,
+}
+
+impl plan::Resolve for WithGiven<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
+        match self.given {
+            Some(given) if schema.is_none() && name == GIVEN_ROWS => Some(Arc::clone(given)),
+            _ => self.rest.table(schema, name),
+        }
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.rest.function(name)
+    }
+}
+
 impl Change {
     /// The table that the statement changes.
     fn table(&self, target: &Target, verb: &str) -> Result<(&Arc<Object>, &TableDef)> {
@@ -216,9 +235,9 @@ impl Change {
         let system = system::Snapshot::take(database, &plan::relations_read_by(&self.statement)).await?;
         let catalog = &self.catalog;
         select::planned(database, catalog, &system, |resolver| {
-            let resolver: plan::Resolver<'_> = &|schema, name| match &self.given {
-                Some(given) if schema.is_none() && name == GIVEN_ROWS => Some(Arc::clone(given)),
-                _ => resolver(schema, name),
+            let resolver: plan::Resolver<'_> = &WithGiven {
+                given: self.given.as_ref(),
+                rest: resolver,
             };
             match &self.statement {
                 Statement::Update(update) => plan::plan_update(catalog, table, update, resolver),
@@ -279,7 +298,9 @@ impl Change {
             &self.catalog,
             target,
             items,
-            &|schema, name| (schema.is_none() && name == target.name).then(|| Arc::clone(&changed)),
+            &|schema: Option<&str>, name: &str| {
+                (schema.is_none() && name == target.name).then(|| Arc::clone(&changed))
+            },
         )?)
     }
 

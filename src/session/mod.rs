@@ -4,15 +4,20 @@ mod copy;
 mod cursors;
 mod describe;
 mod dml;
+mod lookup;
 mod prepared;
+mod running;
 mod select;
 mod settings;
 mod transaction;
+
+use std::time::{Duration, Instant};
 
 use highwater_sql::parse;
 use highwater_sql::plan;
 use highwater_sql::statement::{CopyDirection, Parsed, Show, Statement};
 use parking_lot::Mutex;
+use tracing::Instrument as _;
 
 pub use self::copy::CopyIn;
 pub use self::prepared::Prepared;
@@ -22,6 +27,7 @@ use self::cursors::Cursors;
 use self::prepared::PreparedStatements;
 use self::settings::Settings;
 use self::transaction::Block;
+use crate::activity::{self, ClientInfo, Place};
 use crate::answer::{Answer, RowStream};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -35,6 +41,8 @@ pub struct Session {
     block: Mutex<Block>,
     cursors: Cursors,
     prepared: PreparedStatements,
+    /// Among those connected, if it is for a client.
+    place: Option<Place>,
 }
 
 impl Database {
@@ -42,6 +50,12 @@ impl Database {
     #[must_use]
     pub fn session(&self) -> Session {
         Session::new(self.clone())
+    }
+
+    /// A session for a client of a server: `hw.connections` shows it and what it runs.
+    #[must_use]
+    pub fn session_of(&self, client: ClientInfo) -> Session {
+        Session::of_client(self.clone(), client)
     }
 
     /// Runs one or more statements, separated by semicolons, and stops at the first error.
@@ -72,6 +86,27 @@ impl Session {
             block: Mutex::default(),
             cursors: Cursors::default(),
             prepared: PreparedStatements::default(),
+            place: None,
+        }
+    }
+
+    /// A session for a client, which `hw.connections` shows as long as it is there.
+    pub(crate) fn of_client(database: Database, client: ClientInfo) -> Self {
+        let place = database.shared.activity.enter(client);
+        Self {
+            place: Some(place),
+            ..Self::new(database)
+        }
+    }
+
+    /// Notes that the client has its answer, and nothing runs.
+    pub fn rest(&self) {
+        if let Some(place) = &self.place {
+            place.rest(match self.transaction_status() {
+                TransactionStatus::Idle => "idle",
+                TransactionStatus::Open => "idle in transaction",
+                TransactionStatus::Failed => "idle in transaction (aborted)",
+            });
         }
     }
 
@@ -129,6 +164,18 @@ impl Session {
     /// # Errors
     /// What the statement reports.
     pub async fn start(&self, parsed: &Parsed) -> Result<Answer> {
+        let counts = &self.database.shared.activity;
+        counts.count();
+        if let Some(place) = &self.place {
+            place.begin(parsed);
+        }
+        let place = self.place.as_ref();
+        let span = tracing::info_span!(
+            "statement",
+            pid = place.map(Place::pid),
+            text = %activity::shown(parsed),
+        );
+        let begun = Instant::now();
         let started = async {
             self.admit(&parsed.statement)?;
             // Only a text that has a dollar in it names a parameter.
@@ -137,16 +184,29 @@ impl Session {
             }
             self.dispatch(parsed).await
         };
-        let answer = started.await;
-        match answer {
-            Ok(_) => self.ran(&parsed.statement),
-            Err(_) => self.fail_transaction(),
+        let answer = started.instrument(span.clone()).await;
+        let _in_span = span.enter();
+        let took_us = micros(begun.elapsed());
+        match &answer {
+            Ok(_) => {
+                self.ran(&parsed.statement);
+                tracing::debug!(took_us, "statement started");
+            }
+            Err(error) => {
+                counts.count_failed();
+                self.fail_transaction();
+                tracing::debug!(took_us, sqlstate = error.sqlstate(), %error, "statement failed");
+            }
         }
         answer
     }
 
     async fn dispatch(&self, parsed: &Parsed) -> Result<Answer> {
         let database = &self.database;
+        if database.plans_only() && !changes_catalog(&parsed.statement) {
+            self.plan_alone(parsed).await?;
+            return Ok(Outcome::done("PLAN").into());
+        }
         match &parsed.statement {
             Statement::Query(query) => return select::open(database, query, "SELECT").await,
             Statement::Subscribe(subscribe) => {
@@ -161,6 +221,15 @@ impl Session {
             _ => {}
         }
         Ok(self.outcome(parsed).await?.into())
+    }
+
+    /// Plans a statement and does not run it.
+    async fn plan_alone(&self, parsed: &Parsed) -> Result<()> {
+        let statement = &parsed.statement;
+        if let Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) = statement {
+            return dml::described(&self.database, statement).await.map(drop);
+        }
+        self.prepare(parsed, &[]).await.map(drop)
     }
 
     /// Runs a statement whose rows, if it has any, are few.
@@ -182,6 +251,7 @@ impl Session {
             }
             Statement::CreateView(_) => database.create_view(parsed).await,
             Statement::CreateMaterializedView(_) => database.create_materialized_view(parsed).await,
+            Statement::CreateIndex(_) => database.create_index(parsed).await,
             Statement::CreateSink(_) => database.create_sink(parsed).await,
             Statement::CreateFunction(_) => database.create_function(parsed).await,
             Statement::Drop(drop) => database.drop_objects(drop).await,
@@ -189,7 +259,15 @@ impl Session {
             Statement::Show(Show::Settings) => self.show_settings(),
             Statement::Show(show) => describe::show(database, show).await,
             Statement::Describe(name) => describe::describe(database, name),
-            Statement::Explain { verbose, statement } => describe::explain(database, statement, *verbose),
+            Statement::Explain { verbose, statement } => {
+                describe::explain(database, statement, *verbose).await
+            }
+            Statement::ExplainRunning {
+                asks,
+                kind,
+                name,
+                position,
+            } => running::explain(database, *asks, (*kind, name, *position)).await,
             Statement::Checkpoint => {
                 database.checkpoint().await?;
                 Ok(Outcome::done("CHECKPOINT"))
@@ -207,7 +285,7 @@ impl Session {
                 Ok(Outcome::done(if value.is_some() { "SET" } else { "RESET" }))
             }
             Statement::ResetAll => {
-                self.settings.reset();
+                self.reset_settings();
                 Ok(Outcome::done("RESET"))
             }
             Statement::Transaction(control) => self.control(control).await,
@@ -238,6 +316,13 @@ impl Session {
         }
     }
 
+    fn reset_settings(&self) {
+        self.settings.reset();
+        if let Some(place) = &self.place {
+            place.rename("");
+        }
+    }
+
     async fn discard(&self, all: bool) -> Result<Outcome> {
         if !all {
             return Ok(Outcome::done("DISCARD"));
@@ -246,9 +331,31 @@ impl Session {
             let message = "DISCARD ALL cannot run inside a transaction block";
             return Err(Error::new("25001", message));
         }
-        self.settings.reset();
+        self.reset_settings();
         self.forget_prepared(None);
         self.cursors.close(None).await?;
         Ok(Outcome::done("DISCARD ALL"))
     }
+}
+
+/// Whether a statement makes or drops objects, or is about the session alone: it does so where nothing runs, too.
+fn changes_catalog(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::CreateSource(_)
+            | Statement::CreateTable(_)
+            | Statement::CreateView(_)
+            | Statement::CreateMaterializedView(_)
+            | Statement::CreateSink(_)
+            | Statement::CreateFunction(_)
+            | Statement::Drop(_)
+            | Statement::Set { .. }
+            | Statement::Prepare(_)
+            | Statement::Deallocate(_)
+            | Statement::Transaction(_)
+    )
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -11,7 +11,7 @@ use highwater_sql::plan::{self, Parameter, PlannedSelect};
 use highwater_sql::statement::{CursorQuery, Execute, Parsed, Prepare, Show, Statement};
 use parking_lot::Mutex;
 
-use super::{Session, describe, dml, select};
+use super::{Session, describe, dml, running, select};
 use crate::answer::Answer;
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -125,7 +125,10 @@ impl Session {
             Statement::Query(_) => {
                 let planned = planned(database, statement).await?;
                 let schema = query::renamed(planned.plan.schema().inner(), &planned.columns)?;
-                return Ok(Some(schema));
+                return Ok(Some(query::declared_as(
+                    schema,
+                    &system::pg_catalog::told(&planned.plan),
+                )));
             }
             Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
                 return Ok(dml::described(database, statement).await?.1);
@@ -141,8 +144,9 @@ impl Session {
             Statement::Show(show) => describe::show(database, show).await?.rows,
             Statement::Describe(name) => describe::describe(database, name)?.rows,
             Statement::Explain { verbose, statement } => {
-                describe::explain(database, statement, *verbose)?.rows
+                describe::explain(database, statement, *verbose).await?.rows
             }
+            Statement::ExplainRunning { asks, .. } => return Ok(Some(running::schema(*asks))),
             _ => None,
         };
         Ok(rows.map(|rows| rows.schema))

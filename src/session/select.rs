@@ -1,38 +1,74 @@
 //! One-shot reads: plan, take a consistent view of what is read, run.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::DefaultTableSource;
-use datafusion::logical_expr::TableSource;
+use datafusion::logical_expr::{ScalarUDF, TableSource};
 use datafusion::sql::sqlparser::ast;
-use highwater_sql::catalog::{Catalog, ObjectBody};
-use highwater_sql::plan::{PlannedSelect, Resolver};
-use highwater_sql::statement::Statement;
+use highwater_sql::catalog::{Catalog, ColumnDef, ColumnOrigin, Object, ObjectBody};
+use highwater_sql::plan::{PlannedSelect, Resolve, Resolver};
+use highwater_sql::statement::{Include, Statement};
 use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
+use super::lookup;
 use crate::answer::{Answer, RowStream};
-use crate::database::{Database, names_of};
+use crate::database::{Database, bounded_read, names_of};
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
-use crate::outcome::Outcome;
-use crate::query::{self, ViewProvider};
-use crate::system;
+use crate::outcome::{Notice, Outcome};
+use crate::query::{self, MakeRead, Readers, RecordColumns, SourceProvider, ViewProvider};
+use crate::system::{self, Facts, pg_catalog};
 
 /// Starts a query.
 pub(super) async fn open(database: &Database, query: &ast::Query, verb: &'static str) -> Result<Answer> {
     let catalog = database.shared.catalog();
     let relations = plan::relations_of(query);
     database.shared.filled(&catalog, names_of(&relations)).await?;
+    let notices = stopped(database, &catalog, &relations);
+    if let Some(rows) = lookup::rows(database, &catalog, query)? {
+        return Ok(Answer::counted(verb, rows.into()).with_notices(notices));
+    }
     let system = system::Snapshot::take(database, &relations).await?;
     let planned = planned(database, &catalog, &system, |resolver| {
         plan::plan_select(&catalog, query, resolver)
     })?;
-    let rows = query::stream(&database.shared.runtime, planned.plan, &planned.columns).await?;
-    Ok(Answer::counted(verb, RowStream::query(rows)))
+    let told = pg_catalog::told(&planned.plan);
+    let rows = query::stream(&database.shared.runtime, planned.plan, &planned.columns, &told).await?;
+    Ok(Answer::counted(verb, RowStream::query(rows)).with_notices(notices))
+}
+
+/// What is said of relations that follow nothing any more: their rows are as they were.
+fn stopped(database: &Database, catalog: &Catalog, relations: &[ast::ObjectName]) -> Vec<Notice> {
+    let engine = &database.shared.engine;
+    let objects = names_of(relations).filter_map(|name| catalog.get(&name));
+    let has_failed = |object: &&Arc<Object>| {
+        let view = engine.view(ObjectId(object.id.0));
+        view.is_some_and(|view| view.subscribers.have_ended())
+    };
+    let message = |object: &Arc<Object>| {
+        let (noun, name) = (object.body.kind().noun(), &object.name);
+        format!("{noun} \"{name}\" has failed: its rows are as of the failure; hw.queries has the reason")
+    };
+    let failed = objects.filter(|object| object.body.stored().is_some());
+    failed.filter(has_failed).map(message).map(Notice::from).collect()
+}
+
+/// How a query that is run now reads each table and view; nothing for one that cannot be.
+pub(super) async fn reads(database: &Database, query: &ast::Query) -> Result<Vec<String>> {
+    let catalog = database.shared.catalog();
+    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
+    let planned = planned(database, &catalog, &system, |resolver| {
+        plan::plan_select(&catalog, query, resolver)
+    });
+    match planned {
+        Ok(planned) => query::reads(planned.plan).await,
+        Err(_) => Ok(Vec::new()),
+    }
 }
 
 /// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps, after the
@@ -43,46 +79,87 @@ pub(super) fn planned(
     system: &system::Snapshot,
     plan: impl FnOnce(Resolver<'_>) -> std::result::Result<PlannedSelect, SqlError>,
 ) -> Result<PlannedSelect> {
-    let views = RefCell::new(HashMap::<String, Arc<ViewProvider>>::new());
-    let failure = RefCell::new(None);
-    let resolver = |schema: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {
-        let provider: Arc<dyn TableProvider> = match schema {
-            Some(system::SCHEMA) => system.table(name)?,
-            None | Some("public") => {
-                let known = views.borrow().get(name).cloned();
-                match known {
-                    Some(known) => known,
-                    None => {
-                        let reader = reader(database, catalog, name)
-                            .map_err(|error| *failure.borrow_mut() = Some(error))
-                            .ok()??;
-                        let view = Arc::new(ViewProvider::new(reader));
-                        views.borrow_mut().insert(name.to_owned(), Arc::clone(&view));
-                        view
-                    }
-                }
-            }
-            Some(_) => return None,
-        };
-        Some(Arc::new(DefaultTableSource::new(provider)))
+    let known = Known {
+        database,
+        catalog,
+        system,
+        views: RefCell::default(),
+        failure: RefCell::default(),
+        facts: OnceCell::new(),
     };
-    let planned = plan(&resolver);
+    let planned = plan(&known);
+    let Known { views, failure, .. } = known;
     let still = database.shared.engine.parts().publish.read();
     for (name, view) in views.borrow().iter() {
         let object = catalog.get(name);
         // One that was dropped meanwhile is read as it was.
         let running = object.and_then(|object| database.shared.engine.view(ObjectId(object.id.0)));
         if let Some(running) = running {
-            view.renew(running.rows.lock().reader());
+            view.renew(readers(database, catalog, name, running.rows.lock().reader()));
         }
     }
     drop(still);
     if let Some(error) = failure.into_inner() {
         return Err(error);
     }
-    let planned = planned?;
-    refuse_sources(catalog, &planned.plan)?;
-    Ok(planned)
+    Ok(planned?)
+}
+
+/// What a query can name: the relations of users, the tables of the system and the functions that tell of the catalog.
+struct Known<'a> {
+    database: &'a Database,
+    catalog: &'a Catalog,
+    system: &'a system::Snapshot,
+    views: RefCell<HashMap<String, Arc<ViewProvider>>>,
+    failure: RefCell<Option<Error>>,
+    facts: OnceCell<Arc<Facts>>,
+}
+
+impl Known<'_> {
+    /// What pg_catalog tells of, gathered once.
+    fn facts(&self) -> &Arc<Facts> {
+        self.facts
+            .get_or_init(|| Arc::new(Facts::of(self.database, self.catalog)))
+    }
+
+    fn relation(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if let Some(known) = self.views.borrow().get(name) {
+            return Some(Arc::clone(known) as Arc<dyn TableProvider>);
+        }
+        if let Some(source) = source(self.database, self.catalog, name) {
+            return Some(Arc::new(source));
+        }
+        let reader = reader(self.database, self.catalog, name)
+            .map_err(|error| *self.failure.borrow_mut() = Some(error))
+            .ok()??;
+        let own = readers(self.database, self.catalog, name, reader);
+        let view = Arc::new(ViewProvider::new(name, own));
+        self.views.borrow_mut().insert(name.to_owned(), Arc::clone(&view));
+        Some(view)
+    }
+}
+
+impl Resolve for Known<'_> {
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
+        let own = match schema {
+            Some(system::SCHEMA) => self.system.table(name),
+            None | Some("public") => self.relation(name),
+            Some(_) => None,
+        };
+        let is_own = schema == Some("public") || (schema.is_none() && self.catalog.get(name).is_some());
+        let provider = match own {
+            Some(own) => own,
+            None if !is_own && pg_catalog::is_known(schema, name) => {
+                pg_catalog::table(self.facts(), schema, name)?
+            }
+            None => return None,
+        };
+        Some(Arc::new(DefaultTableSource::new(provider)))
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        pg_catalog::function(name, || Arc::clone(self.facts()))
+    }
 }
 
 /// Runs a query of ours for a SHOW statement.
@@ -116,19 +193,39 @@ fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<V
     }
 }
 
-/// Sources are streams: nothing of them is stored.
-fn refuse_sources(catalog: &Catalog, plan: &datafusion::logical_expr::LogicalPlan) -> Result<()> {
-    for name in query::table_names(plan) {
-        if let Some(object) = catalog.get(&name)
-            && matches!(object.body, ObjectBody::Source(_))
-        {
-            return Err(Error::new(
-                "0A000",
-                format!("reading source \"{name}\" by SELECT is not supported"),
-            )
-            .with_detail("A source is a stream; its rows are not stored.")
-            .with_hint("Create a materialized view over it and read that."));
+/// The rows of a relation in their own order and in those of its indexes that run and have all rows, as of now.
+pub(super) fn readers(database: &Database, catalog: &Catalog, name: &str, own: ViewReader) -> Readers {
+    let indexes = catalog.indexes_of(name).filter_map(|(object, _)| {
+        let rows = database.shared.engine.view(ObjectId(object.id.0))?;
+        if rows.is_filling.load(Ordering::SeqCst) || rows.subscribers.have_ended() {
+            return None;
         }
+        let reader = rows.rows.lock().reader();
+        Some((object.name.clone(), reader))
+    });
+    Readers {
+        indexes: indexes.collect(),
+        own,
     }
-    Ok(())
+}
+
+/// A source as a table, up to where it ends when the query runs; `None` for what is none.
+fn source(database: &Database, catalog: &Catalog, name: &str) -> Option<SourceProvider> {
+    let object = Arc::clone(catalog.get(name)?);
+    let ObjectBody::Source(def) = &object.body else {
+        return None;
+    };
+    let place = |wanted: Include| {
+        let is_it = |column: &ColumnDef| column.origin == ColumnOrigin::Include(wanted.clone());
+        def.columns.iter().position(is_it)
+    };
+    let places = RecordColumns {
+        partition: place(Include::Partition),
+        offset: place(Include::Offset),
+        timestamp: place(Include::Timestamp),
+    };
+    let schema = plan::schema_of_source(def);
+    let (shared, catalog) = (Arc::clone(&database.shared), catalog.clone());
+    let make: Arc<MakeRead> = Arc::new(move |columns| Ok(bounded_read(&shared, &catalog, &object, columns)?));
+    Some(SourceProvider::new(name, schema, places, make))
 }

@@ -7,6 +7,7 @@ use highwater_sql::parse::milliseconds;
 use parking_lot::Mutex;
 
 use super::Session;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 
@@ -207,6 +208,19 @@ fn known(name: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.name == canonical(name))
 }
 
+impl Database {
+    /// Every setting with the value that a new session has.
+    pub(crate) fn default_settings(&self) -> Vec<(String, String)> {
+        let mut settings = Settings::default().all();
+        settings.extend(self.shared.configured.settings.iter().cloned());
+        settings.sort_unstable();
+        settings
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
 impl Session {
     /// The value of a setting, as `SHOW` gives it.
     ///
@@ -221,7 +235,7 @@ impl Session {
         if let Some(own) = self.settings.get(name) {
             return Ok(own);
         }
-        let all = &self.database.shared.settings;
+        let all = &self.database.shared.configured.settings;
         let of_database = all.iter().find(|(known, _)| *known == name);
         of_database
             .map(|(_, value)| value.clone())
@@ -236,9 +250,13 @@ impl Session {
         let name = name.to_lowercase();
         let name = canonical(&name);
         if let Some(setting) = known(name) {
-            return self.settings.set(setting, value);
+            self.settings.set(setting, value)?;
+            if let (Some(place), "application_name") = (&self.place, name) {
+                place.rename(value.unwrap_or_default());
+            }
+            return Ok(());
         }
-        let mut of_database = self.database.shared.settings.iter();
+        let mut of_database = self.database.shared.configured.settings.iter();
         Err(match of_database.any(|(known, _)| *known == name) {
             true => Error::new("55P02", format!("parameter \"{name}\" cannot be changed now"))
                 .with_hint("It is given when the database is opened."),
@@ -257,7 +275,7 @@ impl Session {
     /// `SHOW ALL`
     pub(super) fn show_settings(&self) -> Result<Outcome> {
         let mut settings = self.settings.all();
-        settings.extend(self.database.shared.settings.iter().cloned());
+        settings.extend(self.database.shared.configured.settings.iter().cloned());
         settings.sort_unstable();
         let row = |(name, value): (&str, String)| vec![Some(name.to_owned()), Some(value)];
         Outcome::text_rows(

@@ -180,6 +180,7 @@ fn changes(statement: &Statement) -> Option<&'static str> {
         Statement::CreateMaterializedView(_) => "CREATE MATERIALIZED VIEW",
         Statement::CreateSink(_) => "CREATE SINK",
         Statement::CreateFunction(_) => "CREATE FUNCTION",
+        Statement::CreateIndex(_) => "CREATE INDEX",
         Statement::Drop(_) => "DROP",
         Statement::Resume { .. } => "ALTER",
         Statement::User(_) => "CREATE, ALTER or DROP USER",

@@ -24,7 +24,7 @@ impl Snapshot {
 }
 
 /// The row as a JSON object, if it has no values that JSON cannot carry.
-fn json(row: &RecordBatch) -> Option<String> {
+pub(super) fn json(row: &RecordBatch) -> Option<String> {
     let options = EncodeOptions {
         schema: row.schema(),
         mode: SinkMode::Append,

@@ -1,5 +1,7 @@
 //! The rows of `hw.memory`: what holds how much of the memory that there is.
 
+use std::collections::BTreeMap;
+
 use arrow::record_batch::RecordBatch;
 use highwater_sql::statement::ObjectKind;
 use highwater_storage::StoreMetrics;
@@ -17,6 +19,9 @@ pub(super) struct DatabaseMemory {
     /// What storage has.
     pub(super) store: StoreMetrics,
 }
+
+/// The part that is no part, but all that there may be.
+const LIMIT: &str = "limit";
 
 /// One row.
 struct Held {
@@ -49,17 +54,30 @@ impl Held {
 }
 
 impl Snapshot {
-    /// `hw.memory`
-    pub(super) fn memory(&self) -> RecordBatch {
-        let mut all = vec![Held::of_database("limit", self.memory.limit as u64)];
+    /// What each part holds for each query, in bytes; the query is empty for what belongs to none.
+    pub(super) fn memory_by_query(&self) -> Vec<(&'static str, String, u64)> {
+        let mut sums: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
+        for own in self.held().into_iter().filter(|own| own.part != LIMIT) {
+            *sums.entry((own.part, own.query.unwrap_or_default())).or_default() += own.bytes;
+        }
+        sums.into_iter()
+            .map(|((part, query), bytes)| (part, query, bytes))
+            .collect()
+    }
+
+    fn held(&self) -> Vec<Held> {
+        let mut all = vec![Held::of_database(LIMIT, self.memory.limit as u64)];
         let pipelines = self.pipelines.iter();
         for query in pipelines.flat_map(|pipeline| &pipeline.queries) {
-            all.extend(query.operators.iter().map(|operator| Held {
-                node: i64::try_from(operator.node).ok(),
-                operator: Some(operator.description.clone()),
-                bytes: operator.stats.state_bytes,
-                evictions: Some(operator.stats.evictions),
-                ..Held::of_query("state", query, 0)
+            all.extend(query.operators.iter().filter_map(|operator| {
+                let stats = operator.stats?;
+                Some(Held {
+                    node: i64::try_from(operator.node).ok(),
+                    operator: Some(operator.description.clone()),
+                    bytes: stats.state_bytes,
+                    evictions: Some(stats.evictions),
+                    ..Held::of_query("state", query, 0)
+                })
             }));
             let memory = query.memory;
             if query.kind != ObjectKind::Sink {
@@ -76,6 +94,12 @@ impl Snapshot {
         let blocks = store.block_cache_bytes.saturating_sub(store.memtable_bytes);
         all.push(Held::of_database("block cache", blocks));
         all.push(Held::of_database("write buffers", store.memtable_bytes));
+        all
+    }
+
+    /// `hw.memory`
+    pub(super) fn memory(&self) -> RecordBatch {
+        let all = self.held();
         let evictions = |of: fn(&EvictionFigures) -> u64| {
             let figures = all.iter().map(|own| own.evictions.as_ref());
             figures.map(move |own| own.map(of).and_then(big))

@@ -1,8 +1,16 @@
-//! The `hw.*` tables: what runs, how far it is, what went wrong.
+//! The `hw.*` tables: what runs, how far it is, what went wrong; and PostgreSQL's tables about tables.
 
+mod analyze;
+mod connections;
+pub(crate) mod health;
+mod information_schema;
 mod late_rows;
 mod memory;
+pub(crate) mod metrics;
+mod operators;
+pub(crate) mod pg_catalog;
 mod tables;
+mod why;
 
 use std::sync::Arc;
 
@@ -11,6 +19,7 @@ use datafusion::datasource::MemTable;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::catalog::Catalog;
 
+use crate::activity::{ActivityCounts, Connected};
 use crate::database::Database;
 use crate::engine::errors_log::ErrorRow;
 use crate::engine::late_rows::LateRow;
@@ -18,8 +27,35 @@ use crate::engine::pipeline::PipelineStatus;
 use crate::engine::status::QueryStatus;
 use crate::error::Result;
 
+pub(crate) use self::pg_catalog::Facts;
+
 /// The schema of the system tables.
 pub(crate) const SCHEMA: &str = "hw";
+
+/// The names of the system tables, as `pg_class` shows them.
+const TABLES: [&str; 13] = [
+    "checkpoints",
+    "connections",
+    "errors",
+    "lanes",
+    "late_rows",
+    "memory",
+    "operators",
+    "queries",
+    "settings",
+    "sinks",
+    "sources",
+    "tables",
+    "views",
+];
+/// How far a look goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// What the process knows.
+    Inside,
+    /// That, and where the sources end now that nothing reads.
+    Outside,
+}
 
 /// What the system tables show, taken once per query.
 #[derive(Default)]
@@ -31,6 +67,10 @@ pub(crate) struct Snapshot {
     late: Vec<LateRow>,
     settings: Vec<(&'static str, String)>,
     memory: memory::DatabaseMemory,
+    /// When it was taken (µs since the epoch).
+    now_us: i64,
+    connected: Vec<Connected>,
+    counts: ActivityCounts,
     stored: tables::Stored,
 }
 
@@ -44,6 +84,14 @@ impl Snapshot {
         if !relations.iter().any(is_system) {
             return Ok(Self::default());
         }
+        Self::whole(database, Look::Outside).await
+    }
+
+    /// Asks the pipelines.
+    ///
+    /// # Errors
+    /// Progress that cannot be read.
+    pub(crate) async fn whole(database: &Database, look: Look) -> Result<Self> {
         let shared = &database.shared;
         let pipelines = shared.engine.status().await;
         let broken = shared.engine.broken().await;
@@ -55,12 +103,15 @@ impl Snapshot {
             catalog: shared.catalog(),
             errors: shared.engine.parts().errors.rows(),
             late: shared.engine.parts().late.rows(),
-            settings: shared.settings.clone(),
+            settings: shared.configured.settings.clone(),
+            now_us: shared.engine.parts().clock.now_us(),
+            connected: shared.activity.connected(),
+            counts: shared.activity.counts(),
             memory: memory::DatabaseMemory {
-                limit: shared.memory.limit,
+                limit: shared.configured.memory.limit,
                 store: shared.store.metrics(),
             },
-            stored: tables::Stored::read(shared, &running, &broken).await?,
+            stored: tables::Stored::read(shared, (&running, &broken), look).await?,
             broken,
             pipelines,
         })
@@ -75,6 +126,7 @@ impl Snapshot {
             "operators" => self.operators(),
             "sinks" => self.sinks(),
             "checkpoints" => self.checkpoints(),
+            "connections" => self.connections(),
             "errors" => self.errors(),
             "late_rows" => self.late_rows(),
             "memory" => self.memory(),

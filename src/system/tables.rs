@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, BooleanArray, Int32Array, Int64Array, StringArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
+    TimestampMicrosecondArray,
 };
 use arrow::record_batch::RecordBatch;
 use highwater_connectors::source::Positions;
 use highwater_sql::catalog::{ObjectBody, TableDef};
 use highwater_storage::{LaneProgress, progress};
 
-use super::Snapshot;
+use super::{Look, Snapshot};
 use crate::database::{Shared, only_of};
-use crate::engine::status::{CheckpointStatus, LaneStatus, Phase, QueryStatus, SinkStatus};
+use crate::engine::operators::OperatorStats;
+use crate::engine::status::{
+    CheckpointStatus, LaneStatus, LaneTime, LaneTraffic, Phase, QueryStatus, SinkStatus,
+};
 use crate::error::Result;
 
 /// How long a look at the end offsets of a source that does not run may take.
@@ -33,7 +37,7 @@ pub(crate) struct StoredLane {
 pub(crate) struct Stored {
     lanes: Vec<StoredLane>,
     /// Queries that nobody tried to run, with the epoch of their last checkpoint.
-    queries: Vec<(QueryStatus, Option<u64>)>,
+    pub(super) queries: Vec<(QueryStatus, Option<u64>)>,
 }
 
 impl Stored {
@@ -41,8 +45,12 @@ impl Stored {
     ///
     /// # Errors
     /// Progress that cannot be read.
-    pub(super) async fn read(shared: &Arc<Shared>, running: &[&str], broken: &[QueryStatus]) -> Result<Self> {
-        let lanes = stored_lanes(shared, running).await?;
+    pub(super) async fn read(
+        shared: &Arc<Shared>,
+        (running, broken): (&[&str], &[QueryStatus]),
+        look: Look,
+    ) -> Result<Self> {
+        let lanes = stored_lanes(shared, running, look).await?;
         let catalog = shared.catalog();
         let snapshot = shared.store.snapshot();
         let mut queries = Vec::new();
@@ -61,6 +69,7 @@ impl Stored {
                 pending_rows: sink.next_seq.saturating_sub(sink.confirmed_seq),
                 pending_bytes: 0,
                 confirmed: sink.confirmed_seq,
+                failures: 0,
             });
             queries.push((status, found.query.map(|query| query.epoch.0)));
         }
@@ -68,7 +77,7 @@ impl Stored {
     }
 }
 
-async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<StoredLane>> {
+async fn stored_lanes(shared: &Arc<Shared>, running: &[&str], look: Look) -> Result<Vec<StoredLane>> {
     let catalog = shared.catalog();
     let snapshot = shared.store.snapshot();
     let mut lanes = Vec::new();
@@ -93,6 +102,9 @@ async fn stored_lanes(shared: &Arc<Shared>, running: &[&str]) -> Result<Vec<Stor
         }
     }
     drop(snapshot);
+    if look == Look::Inside {
+        return Ok(lanes);
+    }
     for (name, source) in sources {
         let ends = end_offsets(shared, &source.body).await;
         for lane in lanes.iter_mut().filter(|lane| lane.source == name) {
@@ -145,9 +157,15 @@ impl Columns {
         self
     }
 
-    fn int(mut self, name: &'static str, values: impl Iterator<Item = i32>) -> Self {
+    pub(super) fn int(mut self, name: &'static str, values: impl Iterator<Item = i32>) -> Self {
         self.0
             .push((name, Arc::new(Int32Array::from_iter_values(values))));
+        self
+    }
+
+    fn float(mut self, name: &'static str, values: impl Iterator<Item = f64>) -> Self {
+        self.0
+            .push((name, Arc::new(Float64Array::from_iter_values(values))));
         self
     }
 
@@ -204,11 +222,11 @@ fn backfill(query: &QueryStatus) -> Option<(u64, u64)> {
 }
 
 impl Snapshot {
-    fn all_queries(&self) -> impl Iterator<Item = &QueryStatus> + Clone {
+    pub(super) fn all_queries(&self) -> impl Iterator<Item = &QueryStatus> + Clone {
         self.pipelines.iter().flat_map(|pipeline| pipeline.queries.iter())
     }
 
-    fn all_lanes(&self) -> Vec<LaneStatus> {
+    pub(super) fn all_lanes(&self) -> Vec<LaneStatus> {
         let stored = self.stored.lanes.iter().map(|lane| LaneStatus {
             source: lane.source.clone(),
             query: lane.query.clone(),
@@ -216,10 +234,14 @@ impl Snapshot {
             position: lane.progress.next_offset,
             durable_offset: Some(lane.progress.next_offset),
             end_offset: lane.end_offset,
-            watermark_us: lane.progress.watermark,
-            idle: lane.progress.idle,
+            time: LaneTime {
+                watermark_us: lane.progress.watermark,
+                idle: lane.progress.idle,
+                silent_since_us: None,
+            },
             paused: None,
             counts: lane.progress.counts,
+            traffic: LaneTraffic::default(),
             last_error: None,
         });
         self.all_queries()
@@ -240,10 +262,15 @@ impl Snapshot {
             .big("durable_offset", lanes.iter().map(|lane| lane.durable_offset))
             .big("end_offset", lanes.iter().map(|lane| lane.end_offset))
             .big("lag", lanes.iter().map(lag))
-            .event_time("watermark", lanes.iter().map(|lane| lane.watermark_us))
-            .flag("idle", lanes.iter().map(|lane| lane.idle))
+            .event_time("watermark", lanes.iter().map(|lane| lane.time.watermark_us))
+            .flag("idle", lanes.iter().map(|lane| lane.time.idle))
             .text("paused", lanes.iter().map(|lane| lane.paused.clone()))
             .big("rows", lanes.iter().map(|lane| big(lane.counts.rows)))
+            .float(
+                "rows_per_second",
+                lanes.iter().map(|lane| lane.traffic.rows_per_second),
+            )
+            .big("bytes", lanes.iter().map(|lane| big(lane.traffic.bytes)))
             .big("bad", lanes.iter().map(|lane| big(lane.counts.bad)))
             .big("tombstones", lanes.iter().map(|lane| big(lane.counts.tombstones)))
             .big("skewed", lanes.iter().map(|lane| big(lane.counts.skewed)))
@@ -376,15 +403,17 @@ impl Snapshot {
         let broken = self.broken.iter().cloned();
         let stored = self.stored.queries.iter().map(|(query, _)| query.clone());
         let queries: Vec<QueryStatus> = self.all_queries().cloned().chain(broken).chain(stored).collect();
-        let sum = |query: &QueryStatus, of: fn(&crate::engine::operators::OperatorStats) -> u64| {
-            is_counted(query)
-                .then(|| query.operators.iter().map(|operator| of(&operator.stats)).sum())
-                .and_then(big)
+        let sum = |query: &QueryStatus, of: fn(&OperatorStats) -> u64| {
+            let stats = query
+                .operators
+                .iter()
+                .filter_map(|operator| operator.stats.as_ref());
+            is_counted(query).then(|| stats.map(of).sum()).and_then(big)
         };
         let error = |query: &QueryStatus| query.failure.clone();
         Columns::new()
             .text("name", queries.iter().map(|query| Some(query.name.clone())))
-            .text("kind", queries.iter().map(|query| Some(query.kind.noun())))
+            .text("kind", queries.iter().map(|query| Some(query.noun())))
             .text("state", queries.iter().map(|query| Some(query.state())))
             .big(
                 "rows",
@@ -440,43 +469,6 @@ impl Snapshot {
             .build()
     }
 
-    /// `hw.operators`
-    pub(super) fn operators(&self) -> RecordBatch {
-        let operators: Vec<_> = self
-            .all_queries()
-            .flat_map(|query| {
-                query
-                    .operators
-                    .iter()
-                    .map(move |operator| (&query.name, operator))
-            })
-            .collect();
-        let stat = |of: fn(&crate::engine::operators::OperatorStats) -> u64| {
-            operators
-                .iter()
-                .map(move |(_, operator)| big(of(&operator.stats)))
-        };
-        Columns::new()
-            .text("query", operators.iter().map(|(query, _)| Some((*query).clone())))
-            .int("node", operators.iter().map(|(_, operator)| operator.node as i32))
-            .text(
-                "operator",
-                operators
-                    .iter()
-                    .map(|(_, operator)| Some(operator.description.clone())),
-            )
-            .big("rows_in", stat(|stats| stats.rows_in))
-            .big("rows_out", stat(|stats| stats.rows_out))
-            .big("late_rows", stat(|stats| stats.late_rows))
-            .big("state_rows", stat(|stats| stats.state_rows))
-            .big("state_bytes", stat(|stats| stats.state_bytes))
-            .event_time(
-                "watermark",
-                operators.iter().map(|(_, operator)| operator.watermark_us),
-            )
-            .build()
-    }
-
     /// `hw.sinks`
     pub(super) fn sinks(&self) -> RecordBatch {
         let stored = self.stored.queries.iter().map(|(query, _)| query);
@@ -499,6 +491,7 @@ impl Snapshot {
                     .iter()
                     .map(|(_, sink)| big(sink.pending_bytes).filter(|_| sink.state != "not running")),
             )
+            .big("failures", sinks.iter().map(|(_, sink)| big(sink.failures)))
             .text(
                 "sqlstate",
                 sinks
@@ -552,6 +545,9 @@ impl Snapshot {
             .big("write_us", each(|checkpoint| checkpoint.write_us))
             .big("freeze_us", each(|checkpoint| checkpoint.freeze_us))
             .big("freeze_max_us", each(|checkpoint| checkpoint.freeze_max_us))
+            .big("checkpoints", each(|checkpoint| checkpoint.totals.count))
+            .big("failures", each(|checkpoint| checkpoint.totals.failures))
+            .big("in_flight_us", each(|checkpoint| checkpoint.in_flight_us))
             .big("steps", all.iter().map(|(.., steps)| *steps))
             .text(
                 "error",

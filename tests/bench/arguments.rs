@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Failure;
+use crate::lookup::Server;
 use crate::nexmark::QUERIES;
 
 /// One thing to measure.
@@ -25,6 +26,8 @@ pub(crate) enum Job {
     Recovery,
     /// Resident memory of a million groups.
     Memory,
+    /// Rows by their keys, over the wire.
+    Lookup(Server),
     /// A query of Nexmark, by its place in [`QUERIES`].
     Nexmark(usize),
 }
@@ -41,6 +44,8 @@ impl Job {
             Self::Checkpoint,
             Self::Recovery,
             Self::Memory,
+            Self::Lookup(Server::Highwater),
+            Self::Lookup(Server::Postgres),
         ]
         .into_iter()
         .chain((0..QUERIES.len()).map(Self::Nexmark))
@@ -57,8 +62,15 @@ impl Job {
             Self::Checkpoint => "checkpoint",
             Self::Recovery => "recovery",
             Self::Memory => "memory",
+            Self::Lookup(Server::Highwater) => "lookup",
+            Self::Lookup(Server::Postgres) => "lookup-postgres",
             Self::Nexmark(query) => QUERIES[query].name,
         }
+    }
+
+    /// Whether it reads what is in the broker.
+    pub(crate) fn needs_broker(self) -> bool {
+        !matches!(self, Self::Lookup(_))
     }
 
     fn named(name: &str) -> Result<Self, Failure> {
@@ -126,9 +138,14 @@ impl Arguments {
         Ok(parsed)
     }
 
-    /// Whether the job is among those asked for; recovery brings along the checkpoint that it opens.
+    /// Whether the job is among those asked for; recovery brings along the checkpoint that it opens, and lookup
+    /// what stands beside it.
     pub(crate) fn wants(&self, job: Job) -> bool {
-        let is_needed = job == Job::Checkpoint && self.only.contains(&Job::Recovery);
+        let is_needed = match job {
+            Job::Checkpoint => self.only.contains(&Job::Recovery),
+            Job::Lookup(_) => self.only.contains(&Job::Lookup(Server::Highwater)),
+            _ => false,
+        };
         self.only.is_empty() || self.only.contains(&job) || is_needed
     }
 

@@ -1,9 +1,9 @@
-//! What a record costs: the client, the decoder, queries, a checkpoint, a recovery and memory, measured in one run.
+//! What a record costs: the client, the decoder, queries, a checkpoint, a recovery, memory and lookups, measured in one run.
 //!
 //!     make bench
 //!     cargo bench --bench bench -- --events 500000 --runs 1 --only client,decode,filter
 //!
-//! The bids are produced once into a real broker, which is started for it and removed again. Each measurement is a
+//! The bids are produced once into a real broker, which is started for it, if a measurement needs it, and removed again. Each measurement is a
 //! process of its own, so that CPU time and memory are its own; the broker's are nobody's. Nothing is asserted about
 //! time: the goals stand beside what was measured. Wrong answers are errors.
 //!
@@ -14,6 +14,7 @@
 //! | `process` | CPU time and memory of this process; figures on their way from a child |
 //! | `client` | consume, consume and decode: without the engine |
 //! | `queries` | what runs in a database |
+//! | `lookup` | rows by their keys over the wire, beside PostgreSQL |
 //! | `nexmark` | queries of Nexmark over three topics, whose events it makes up |
 //! | `table` | medians, shares and goals |
 #![expect(clippy::print_stdout, reason = "the table is what a bench is for")]
@@ -23,6 +24,7 @@
 mod allocator;
 mod arguments;
 mod client;
+mod lookup;
 mod nexmark;
 mod process;
 mod queries;
@@ -49,12 +51,18 @@ fn main() -> Result<(), Failure> {
 
 /// In the parent: every job once per run, in turn, so that a noisy moment meets all of them.
 fn compare(arguments: &Arguments) -> Result<(), Failure> {
-    let broker = Broker::start()?;
-    let bytes = broker.produce(arguments.events)?;
-    println!("{} bids of {bytes} bytes are in the topic", arguments.events);
-    if Job::all().any(|job| matches!(job, Job::Nexmark(_)) && arguments.wants(job)) {
-        nexmark::produce(&broker, arguments.events)?;
-        println!("{} events of Nexmark are in three topics", arguments.events);
+    let wants = |is_such: fn(Job) -> bool| Job::all().any(|job| is_such(job) && arguments.wants(job));
+    let broker = match wants(Job::needs_broker) {
+        true => Some(Broker::start()?),
+        false => None,
+    };
+    if let Some(broker) = &broker {
+        let bytes = broker.produce(arguments.events)?;
+        println!("{} bids of {bytes} bytes are in the topic", arguments.events);
+        if wants(|job| matches!(job, Job::Nexmark(_))) {
+            nexmark::produce(broker, arguments.events)?;
+            println!("{} events of Nexmark are in three topics", arguments.events);
+        }
     }
     let mut table = Table::new(arguments.events);
     for run in 1..=arguments.runs {
@@ -62,7 +70,8 @@ fn compare(arguments: &Arguments) -> Result<(), Failure> {
         let home = tempfile::tempdir()?;
         for job in Job::all().filter(|job| arguments.wants(*job)) {
             println!("run {run} of {}: {}", arguments.runs, job.name());
-            let child = arguments.child(job, broker.address(), home.path());
+            let servers = broker.as_ref().map_or("", Broker::address);
+            let child = arguments.child(job, servers, home.path());
             table.add(job, process::run(child)?);
         }
     }
@@ -79,6 +88,7 @@ fn measure(job: Job, arguments: &Arguments) -> Result<Figures, Failure> {
         Job::Checkpoint => queries::checkpoint(arguments),
         Job::Recovery => queries::recovery(arguments),
         Job::Memory => queries::memory(arguments),
+        Job::Lookup(server) => lookup::run(server, arguments),
         Job::Nexmark(query) => nexmark::run(&nexmark::QUERIES[query], arguments),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::arguments::Job;
+use crate::lookup::{CONNECTIONS, Server};
 use crate::nexmark::QUERIES;
 use crate::process::Figures;
 
@@ -119,6 +120,28 @@ impl Table {
         )
     }
 
+    fn write_lookups(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers = [
+            (Server::Highwater, "highwater serve"),
+            (Server::Postgres, "PostgreSQL"),
+        ];
+        for (server, title) in servers {
+            let job = Job::Lookup(server);
+            for connections in [1, CONNECTIONS] {
+                let found = |name: &str| self.median(job, &format!("{name}_{connections}"));
+                let (Some(p50), Some(p99), Some(rate)) = (found("p50_us"), found("p99_us"), found("rate"))
+                else {
+                    continue;
+                };
+                writeln!(
+                    f,
+                    "lookup by key, {connections:>2} connections, {title:<16} p50 {p50:>7.0} µs, p99 {p99:>7.0} µs, {rate:>8.0} a second"
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_nexmark(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let jobs = (0..QUERIES.len()).map(Job::Nexmark);
         let jobs: Vec<_> = jobs.filter(|job| self.found.contains_key(job)).collect();
@@ -200,6 +223,7 @@ impl fmt::Display for Table {
         self.write_checkpoint(f)?;
         self.write_recovery(f)?;
         self.write_memory(f)?;
+        self.write_lookups(f)?;
         self.write_nexmark(f)
     }
 }

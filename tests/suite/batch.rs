@@ -65,8 +65,9 @@ pub(crate) async fn answer(sql: &str, relations: &[Relation]) -> Vec<String> {
     };
     let planned = plan::plan_select(&Catalog::default(), query, &resolver)
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let plan = highwater::runnable(planned.plan).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let context = SessionContext::new();
-    let frame = context.execute_logical_plan(planned.plan).await.unwrap();
+    let frame = context.execute_logical_plan(plan).await.unwrap();
     let batches = frame.collect().await;
     lines(&batches.unwrap_or_else(|error| panic!("{sql}: {error}")))
 }

@@ -147,8 +147,7 @@ fn blocks_are_found_with_their_marks_and_lines() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_block_that_fails_is_named() {
-    let page =
-        "```sql\nSELECT 1;\n```\n```sql\nSELECT nothing;\n```\n```sql kafka\nCREATE INDEX i ON t (a);\n```\n";
+    let page = "```sql\nSELECT 1;\n```\n```sql\nSELECT nothing;\n```\n```sql kafka\nCREATE TRIGGER t;\n```\n";
     let faults = faults_of("page.md", page).await;
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(
@@ -209,5 +208,38 @@ async fn the_page_of_options_is_what_the_registry_has() {
     assert!(
         read(&path) == expected,
         "docs/reference/options.md is not what SHOW OPTIONS says: run this test with HIGHWATER_WRITE_DOCS=1"
+    );
+}
+
+/// The page that lists every metric, as the registry has them.
+fn metrics_page() -> String {
+    let mut page = String::from(
+        "# Metrics\n\nWhat `/metrics` of `highwater serve --http` tells, and `Database::metrics` of the library. The values are those of the `hw.*` tables. Counters\n\
+         count from the start of the process, where they do not say otherwise. This page is written by `HIGHWATER_WRITE_DOCS=1 make test`.\n\n\
+         | metric | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for spec in highwater::metric_specs() {
+        let labels: Vec<String> = spec.labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            spec.name,
+            spec.kind,
+            labels.join(", "),
+            spec.help
+        ));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_metrics_is_what_the_registry_has() {
+    let path = top().join("docs/reference/metrics.md");
+    let expected = metrics_page();
+    if std::env::var_os("HIGHWATER_WRITE_DOCS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    assert!(
+        read(&path) == expected,
+        "docs/reference/metrics.md is not what the registry has: run this test with HIGHWATER_WRITE_DOCS=1"
     );
 }

@@ -299,3 +299,31 @@ fn the_example_runs() {
         "{text}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_that_compute_for_long_stop_no_other_and_end_when_nobody_listens() {
+    let database = Database::in_memory().await.unwrap();
+    let heavy =
+        "SELECT count(*) FROM generate_series(1, 1000000) AS a(n), generate_series(1, 1000000) AS b(n)
+                 WHERE a.n * b.n = -1";
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let database = database.clone();
+            tokio::spawn(async move { database.query(heavy).await.map(|rows| rows.num_rows()) })
+        })
+        .collect();
+    let answered = async {
+        for _ in 0..20 {
+            assert_eq!(rows(&database, "SELECT 1 + 1").await, ["2"]);
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, answered)
+        .await
+        .expect("other reads have their turn");
+    // Whoever is dropped does not compute on: closing waits for nothing.
+    running.iter().for_each(tokio::task::JoinHandle::abort);
+    let closed = tokio::time::timeout(patience, database.close()).await;
+    closed.expect("nothing holds the database").unwrap();
+}

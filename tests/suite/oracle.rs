@@ -81,6 +81,32 @@ const SHAPES: &[Shape] = &[
         "SELECT b, min(ARRAY[k, v]) AS lo, max(ARRAY[g]) AS hi, count(DISTINCT ARRAY[v]) AS d FROM s GROUP BY b",
     ),
     shape("SELECT k, v FROM s WHERE v = ANY(ARRAY[1, k, 3]) OR k <> ALL(ARRAY[v])"),
+    shape(
+        "SELECT g, sum(at - TIMESTAMP '2020-01-01') AS s, avg(v * INTERVAL '1 hour') AS a, min(w * INTERVAL '11 hours') AS lo, max(v * INTERVAL '1 mon') AS hi, count(DISTINCT w * INTERVAL '1 day') AS d FROM s GROUP BY g",
+    ),
+    shape(
+        "SELECT i, count(*) AS n, sum(i) AS s FROM (SELECT CASE WHEN b THEN INTERVAL '1 mon' * v ELSE INTERVAL '30 days' * v END AS i FROM s) t GROUP BY i",
+    ),
+    shape(
+        "SELECT DISTINCT b, i FROM (SELECT b, CASE WHEN k > 2 THEN INTERVAL '1 day' * w ELSE INTERVAL '24 hours' * w END AS i FROM s) t WHERE i <> INTERVAL '2 days'",
+    ),
+    Shape {
+        before: &[("a", "SELECT k, max(v) AS m, max(w) AS w FROM s GROUP BY k")],
+        query: "SELECT w, sum(CASE WHEN m = 3 THEN 'Infinity'::float8 WHEN m = 4 THEN 'NaN'::float8 WHEN m IS NULL THEN 1e300 ELSE m::float8 END) AS s, array_agg(DISTINCT m) AS ms, sum(m * INTERVAL '1 day') AS i FROM a GROUP BY w",
+        closes: false,
+    },
+    shape(
+        "SELECT v, k, other FROM (SELECT v, k FROM s WHERE b) x FULL JOIN (SELECT v, g AS other FROM s WHERE NOT b) y USING (v)",
+    ),
+    Shape {
+        before: &[
+            ("a", "SELECT k, count(*) AS n FROM s GROUP BY k"),
+            ("c", "SELECT v AS k, max(w) AS w FROM s GROUP BY v"),
+        ],
+        query: "SELECT k, n, w FROM a NATURAL FULL JOIN c",
+        closes: false,
+    },
+    shape("SELECT k::varchar(1) AS c, g::varchar(3) AS g FROM s"),
     // Orders and window functions; what has to be the same in both answers has an order of its own.
     shape("SELECT v, g, k, w, b FROM s ORDER BY v DESC, g, k, w, b LIMIT 5"),
     shape("SELECT v, g, k, w, b, f FROM s ORDER BY v NULLS FIRST, g, k DESC, w, b, f LIMIT 4 OFFSET 3"),

@@ -1,10 +1,13 @@
-//! The files of `tests/slt`: SQL with the answers that PostgreSQL gives, through the embedded session.
+//! The files of `tests/slt`: SQL with the answers that PostgreSQL gives, through the embedded session and through a server, by the
+//! simple and by the extended query protocol.
 //!
 //! Beside the statements of Highwater a file may have three that are for this driver:
 //!
 //! - `INSERT INTO source [(column, …)] VALUES …`, where the name is no table, pushes rows into a source with `connector = 'memory'`, cast to its columns;
 //! - `RESTART` closes the database and opens it again;
 //! - `CRASH` opens it again without a last checkpoint.
+//!
+//! A record after `onlyif session` is for the embedded session alone, one after `skipif extended` is not for that protocol.
 //!
 //! A statement that is no query comes back when every running query has taken all rows that were pushed, so that no file waits.
 //! An error reads `SQLSTATE: message`, with its detail and its hint on further lines.
@@ -21,14 +24,19 @@ use datafusion::sql::sqlparser::ast::{Insert, Statement, TableObject};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use highwater::connectors::registry::Registry;
+use highwater::server::{Server, ServerOptions};
+use highwater::sql::parse;
 use highwater::sql::show::name as quoted;
 use highwater::text::ColumnText;
 use highwater::{Database, Error, Rows, Session};
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Record, Runner, parse_file, strict_column_validator};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::support::{rows, until};
+use crate::wire::{Answer, Client, Refused};
 
 /// One test for each file, and the names of all files.
 macro_rules! files {
@@ -37,16 +45,37 @@ macro_rules! files {
         $(
             #[test]
             fn $name() {
-                run(stringify!($name));
+                run(stringify!($name), Door::Session);
             }
         )*
+
+        /// Through a server, a message for each record.
+        mod simple {
+            $(
+                #[test]
+                fn $name() {
+                    super::run(stringify!($name), super::Door::Simple);
+                }
+            )*
+        }
+
+        /// Through a server, each statement prepared, bound and run.
+        mod extended {
+            $(
+                #[test]
+                fn $name() {
+                    super::run(stringify!($name), super::Door::Extended);
+                }
+            )*
+        }
     };
 }
 
 files! {
-    aggregates array_views arrays asof collected conditions dates ddl errors formatting functions group_windows joins json json_views
-    math numbers over select sessions setops show sinks_into_tables strings structs subqueries tables temporal_filters
-    temporal_joins times topn types upsert user_functions views windows
+    aggregates apart array_views arrays asof catalogs collected conditions dates ddl errors floats formatting
+    functions group_windows indexes intervals joins json json_views lengths lookups math mixed numbers over
+    refused select sessions setops show sinks_into_tables strings structs subqueries tables temporal_filters
+    temporal_joins times topn types upsert user_functions using views windows zones
 }
 
 #[test]
@@ -67,11 +96,16 @@ fn folder() -> PathBuf {
 }
 
 /// Runs a file to its end and tells all that differs, not only what differs first.
-fn run(name: &str) {
+fn run(name: &str, door: Door) {
     let path = folder().join(name).with_extension("slt");
     let records = parse_file(&path).unwrap_or_else(|error| panic!("{error}"));
-    let mut runner = Runner::new(|| ready(Ok(Driver::new())));
+    let mut runner = Runner::new(|| ready(Ok(Driver::new(door))));
     runner.with_column_validator(strict_column_validator);
+    runner.add_label(match door {
+        Door::Session => "session",
+        Door::Simple => "simple",
+        Door::Extended => "extended",
+    });
     let mut faults = Vec::new();
     for record in records {
         if matches!(record, Record::Halt { .. }) {
@@ -89,12 +123,32 @@ fn run(name: &str) {
     );
 }
 
+/// How statements reach the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// By the embedding API.
+    Session,
+    /// By messages with whole texts.
+    Simple,
+    /// By Parse, Bind, Describe and Execute.
+    Extended,
+}
+
 /// A session on a database of its own.
 struct Driver {
+    door: Door,
     session: Option<Session>,
+    served: Option<Served>,
     registry: Registry,
     dir: TempDir,
     runtime: Runtime,
+}
+
+/// A server on the database, with one client.
+struct Served {
+    client: Client,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
 }
 
 impl DB for Driver {
@@ -104,12 +158,14 @@ impl DB for Driver {
     fn run(&mut self, sql: &str) -> Result<DBOutput<DefaultColumnType>, Failure> {
         match sql.trim_end_matches(';') {
             "RESTART" => {
+                self.leave();
                 let database = self.session().database().clone();
                 self.session = None;
                 self.runtime.block_on(database.close())?;
                 self.open();
             }
             "CRASH" => {
+                self.leave();
                 self.session = None;
                 self.open();
             }
@@ -119,16 +175,11 @@ impl DB for Driver {
                 return Ok(DBOutput::StatementComplete(count));
             }
             sql => {
-                let outcomes = self.runtime.block_on(self.session().execute(sql))?;
-                let last = outcomes.into_iter().next_back();
-                let count = last.as_ref().and_then(|outcome| changed(&outcome.tag));
-                if let Some(found) = last.and_then(|outcome| outcome.rows) {
-                    return Ok(DBOutput::Rows {
-                        types: column_types(&found.schema),
-                        rows: cells(&found.batches),
-                    });
+                let (tag, rows) = self.statement(sql)?;
+                if let Some((types, rows)) = rows {
+                    return Ok(DBOutput::Rows { types, rows });
                 }
-                if let Some(count) = count {
+                if let Some(count) = changed(&tag) {
                     return Ok(DBOutput::StatementComplete(count));
                 }
             }
@@ -138,14 +189,19 @@ impl DB for Driver {
     }
 
     fn error_sql_state(failure: &Failure) -> Option<String> {
-        Some(failure.0.sqlstate().to_owned())
+        Some(failure.sqlstate.clone())
     }
 }
 
+/// The tag of the last statement, and its rows with their types, if it gives rows.
+type Answered = (String, Option<(Vec<DefaultColumnType>, Vec<Vec<String>>)>);
+
 impl Driver {
-    fn new() -> Self {
+    fn new(door: Door) -> Self {
         let mut driver = Self {
+            door,
             session: None,
+            served: None,
             registry: Registry::with_builtin(),
             dir: TempDir::new().unwrap(),
             runtime: Runtime::new().unwrap(),
@@ -158,6 +214,44 @@ impl Driver {
         self.session
             .as_ref()
             .expect("the database is open between statements")
+    }
+
+    /// Runs what is no statement of this driver.
+    fn statement(&mut self, sql: &str) -> Result<Answered, Failure> {
+        let Some(served) = &mut self.served else {
+            let outcomes = self.runtime.block_on(self.session().execute(sql))?;
+            let last = outcomes.into_iter().next_back();
+            let tag = last.as_ref().map(|outcome| outcome.tag.clone());
+            let rows = last.and_then(|outcome| outcome.rows);
+            let rows = rows.map(|found| (column_types(&found.schema), cells(&found.batches)));
+            return Ok((tag.unwrap_or_default(), rows));
+        };
+        // What cannot be read is for the server to say.
+        let statements = parse::parse(sql).map_or_else(
+            |_| vec![sql.to_owned()],
+            |parsed| parsed.into_iter().map(|own| own.text).collect(),
+        );
+        let answer = match self.door {
+            Door::Extended => {
+                let mut last = Answer::default();
+                for statement in statements {
+                    last = served.client.extended(&statement)?;
+                }
+                last
+            }
+            _ => served.client.simple(sql)?,
+        };
+        let rows = answer.columns.map(|oids| (wire_types(&oids), answer.rows));
+        Ok((answer.tag, rows))
+    }
+
+    /// Stops the server, if there is one: nothing of it holds the database afterwards.
+    fn leave(&mut self) {
+        if let Some(served) = self.served.take() {
+            drop(served.client);
+            let _ = served.stop.send(());
+            self.runtime.block_on(served.task).unwrap();
+        }
     }
 
     /// Whether a statement is an INSERT INTO a memory source.
@@ -181,6 +275,23 @@ impl Driver {
             .registry(self.registry.clone())
             .checkpoint_interval(Duration::from_secs(3600));
         let database = self.runtime.block_on(builder.open(self.dir.path())).unwrap();
+        if self.door != Door::Session {
+            let options = ServerOptions {
+                listen: "127.0.0.1:0".parse().unwrap(),
+                ..ServerOptions::default()
+            };
+            let server = self
+                .runtime
+                .block_on(Server::bind(database.clone(), options))
+                .unwrap();
+            let address = server.local_addr().unwrap();
+            let (stop, stopped) = oneshot::channel();
+            let task = self.runtime.spawn(server.run(async {
+                let _ = stopped.await;
+            }));
+            let client = Client::connect(address).unwrap();
+            self.served = Some(Served { client, stop, task });
+        }
         self.session = Some(database.session());
     }
 
@@ -201,20 +312,31 @@ impl Driver {
     }
 }
 
-/// An error as the files match it.
+/// An error as the files match it: the message, and lines with the detail and the hint.
 #[derive(Debug)]
-struct Failure(Error);
+struct Failure {
+    sqlstate: String,
+    text: String,
+}
+
+impl Failure {
+    fn new(sqlstate: &str, message: &str, detail: Option<&str>, hint: Option<&str>) -> Self {
+        let detail = detail.map(|detail| format!("\nDETAIL: {detail}"));
+        let hint = hint.map(|hint| format!("\nHINT: {hint}"));
+        Self {
+            sqlstate: sqlstate.to_owned(),
+            text: format!(
+                "{message}{}{}",
+                detail.unwrap_or_default(),
+                hint.unwrap_or_default()
+            ),
+        }
+    }
+}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.sqlstate(), self.0.message())?;
-        if let Some(detail) = self.0.detail() {
-            write!(f, "\nDETAIL: {detail}")?;
-        }
-        if let Some(hint) = self.0.hint() {
-            write!(f, "\nHINT: {hint}")?;
-        }
-        Ok(())
+        write!(f, "{}: {}", self.sqlstate, self.text)
     }
 }
 
@@ -222,8 +344,30 @@ impl std::error::Error for Failure {}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self(error)
+        Self::new(error.sqlstate(), error.message(), error.detail(), error.hint())
     }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        let field = |code| refused.field(code);
+        Self::new(
+            field('C').unwrap_or_default(),
+            field('M').unwrap_or_default(),
+            field('D'),
+            field('H'),
+        )
+    }
+}
+
+/// The types of columns by their numbers on the wire.
+fn wire_types(oids: &[u32]) -> Vec<DefaultColumnType> {
+    let types = oids.iter().map(|oid| match oid {
+        20 | 21 | 23 | 26 => DefaultColumnType::Integer,
+        700 | 701 | 1700 => DefaultColumnType::FloatingPoint,
+        _ => DefaultColumnType::Text,
+    });
+    types.collect()
 }
 
 /// How many rows a statement has changed, by its tag.

@@ -145,6 +145,7 @@ impl Settings {
             bounded: self.rows.is_some(),
             ordered: true,
             position: "row number",
+            shares_commits: false,
         }
     }
 
@@ -195,6 +196,7 @@ impl SourceConnector for NexmarkConnector {
             bounded,
             ordered: true,
             position: "row number",
+            shares_commits: false,
         }
     }
 

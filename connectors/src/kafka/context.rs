@@ -10,7 +10,11 @@ use rdkafka::TopicPartitionList;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::ConsumerContext;
 use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::statistics::Statistics;
 use rdkafka::types::RDKafkaErrorCode;
+
+use super::statistics;
+use crate::statistics::ClientStatistics;
 
 /// How many troubles are kept until they are asked for.
 const TROUBLES_MAX: usize = 32;
@@ -51,6 +55,7 @@ struct Heard {
     all_down: bool,
     commits_in_flight: u64,
     strays: BTreeSet<i32>,
+    statistics: Option<Arc<ClientStatistics>>,
 }
 
 impl ClientEvents {
@@ -101,6 +106,11 @@ impl ClientEvents {
         self.heard.lock().all_down
     }
 
+    /// What the client told of itself last.
+    pub(super) fn statistics(&self) -> Option<Arc<ClientStatistics>> {
+        self.heard.lock().statistics.clone()
+    }
+
     /// Notes that a commit was handed to the client.
     pub(super) fn commit_sent(&self) {
         self.heard.lock().commits_in_flight += 1;
@@ -133,8 +143,10 @@ impl ClientContext for ClientEvents {
         tracing::debug!(target: "librdkafka", level = ?level, facility, line);
     }
 
-    fn stats_raw(&self, _statistics: &[u8]) {
-        self.heard.lock().served += 1;
+    fn stats(&self, statistics: Statistics) {
+        let mut heard = self.heard.lock();
+        heard.served += 1;
+        heard.statistics = Some(Arc::new(statistics::of(statistics)));
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -9,6 +9,7 @@
 //! | `pulse` | whether the lanes still move |
 //! | `sink` | the idempotent producer and its confirmed prefix |
 //! | `context`, `error` | what the client complains about, and what it means |
+//! | `statistics` | what the client tells of itself |
 //! | [`mock`] | brokers inside the process |
 
 mod context;
@@ -22,6 +23,7 @@ mod properties;
 mod pulse;
 mod sink;
 mod source;
+mod statistics;
 mod watch;
 
 use std::time::Duration;

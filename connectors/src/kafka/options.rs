@@ -7,6 +7,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 
 use super::properties::{self, Role};
+use super::statistics::INTERVAL_MS;
 use crate::error::ConnectorError;
 use crate::options::{Given, OptionKind, OptionMap, OptionSpec, validate};
 use crate::source::{PartitionId, Positions, StartMode};
@@ -291,6 +292,7 @@ impl SourceOptions {
         config
             .set("bootstrap.servers", &self.connection.servers)
             .set("client.id", format!("highwater-{name}"))
+            .set("statistics.interval.ms", INTERVAL_MS)
             .set("group.id", self.group(name))
             .set("allow.auto.create.topics", "false")
             .set("isolation.level", "read_committed")
@@ -419,6 +421,7 @@ impl SinkOptions {
         config
             .set("bootstrap.servers", &self.connection.servers)
             .set("client.id", format!("highwater-{name}"))
+            .set("statistics.interval.ms", INTERVAL_MS)
             .set("enable.idempotence", "true")
             .set("acks", "all")
             .set("partitioner", &self.partitioner)

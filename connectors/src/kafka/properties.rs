@@ -99,8 +99,8 @@ const DENIED: &[Denied] = &[
     },
     Denied {
         names: &["statistics.interval.ms"],
-        reason: "Nothing reads librdkafka's statistics.",
-        instead: "SHOW LANES has positions, ends and lag.",
+        reason: "The metrics have librdkafka's statistics, of every five seconds.",
+        instead: "Read /metrics of highwater serve --http.",
     },
     Denied {
         names: &["test.mock.num.brokers", "test.mock.broker.rtt"],

@@ -13,6 +13,7 @@ use rdkafka::config::{FromClientConfigAndContext as _, RDKafkaLogLevel};
 use rdkafka::error::KafkaError;
 use rdkafka::message::DeliveryResult;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext, PurgeConfig};
+use rdkafka::statistics::Statistics;
 use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::context::ClientEvents;
@@ -20,6 +21,7 @@ use super::error;
 use super::options::SinkOptions;
 use crate::error::{ConnectorError, ErrorKind};
 use crate::sink::{Sink, SinkChunk};
+use crate::statistics::ClientStatistics;
 
 /// Bits of the opaque pointer for the sequence number; the rest is the attempt.
 const SEQ_BITS: u32 = 48;
@@ -184,6 +186,11 @@ impl Sink for KafkaSink {
         Some(error::unreachable(&trouble, &self.options.connection.servers))
     }
 
+    fn statistics(&mut self) -> Option<Arc<ClientStatistics>> {
+        while self.serve() {}
+        self.events.client.statistics()
+    }
+
     fn rewind(&mut self, seq: u64) {
         self.producer.purge(PurgeConfig::default().queue().inflight());
         if let Err(failure) = self.producer.flush(PURGE_TIMEOUT) {
@@ -231,8 +238,8 @@ impl ClientContext for SinkEvents {
         self.client.log(level, facility, line);
     }
 
-    fn stats_raw(&self, statistics: &[u8]) {
-        self.client.stats_raw(statistics);
+    fn stats(&self, statistics: Statistics) {
+        self.client.stats(statistics);
     }
 
     fn error(&self, error: KafkaError, reason: &str) {

@@ -28,6 +28,7 @@ use crate::error::{ConnectorError, ErrorKind};
 use crate::source::{
     PartitionId, Positions, RecoveryIdentity, Source, SourceContext, SourceContract, SourceEvent, SourceLane,
 };
+use crate::statistics::ClientStatistics;
 
 /// What a Kafka source promises.
 pub(super) const CONTRACT: SourceContract = SourceContract {
@@ -35,6 +36,7 @@ pub(super) const CONTRACT: SourceContract = SourceContract {
     bounded: false,
     ordered: true,
     position: "Kafka offset",
+    shares_commits: true,
 };
 
 /// A reader of one topic.
@@ -463,6 +465,10 @@ impl Source for KafkaSource {
             .as_ref()
             .map(|open| open.ends.clone())
             .unwrap_or_default()
+    }
+
+    fn statistics(&self) -> Option<Arc<ClientStatistics>> {
+        self.open.as_ref()?.consumer.context().statistics()
     }
 
     fn lost_records(&self) -> BTreeMap<PartitionId, u64> {

@@ -56,6 +56,7 @@ const CONTRACT: SourceContract = SourceContract {
     bounded: false,
     ordered: true,
     position: "row number",
+    shares_commits: false,
 };
 
 /// `connector = 'memory'`: sources that the program itself feeds. Rows can be read again within the life of the
@@ -169,6 +170,10 @@ impl SourceConnector for MemoryConnector {
             columns: topic.schema(),
             notices: Vec::new(),
         })
+    }
+
+    fn end_offsets(&self, options: &OptionMap, _timeout: Duration) -> Result<Positions, ConnectorError> {
+        Ok(self.topic_of(options)?.ends())
     }
 
     fn create(&self, options: &OptionMap) -> Result<Box<dyn Source>, ConnectorError> {

@@ -80,6 +80,10 @@ impl Catalog {
         let mut all = named.clone();
         self.close_over_readers(&mut all);
         let along: BTreeSet<String> = all.difference(&named).cloned().collect();
+        // Indexes go with their relation.
+        let is_index =
+            |name: &String| matches!(self.get(name).map(|own| &own.body), Some(ObjectBody::Index(_)));
+        let along: BTreeSet<String> = along.into_iter().filter(|name| !is_index(name)).collect();
         if !along.is_empty() && !drop.cascade {
             return Err(self.still_needed(drop, &named, &along));
         }

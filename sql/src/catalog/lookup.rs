@@ -51,7 +51,8 @@ impl Catalog {
         };
         let found = object.body.kind();
         if found != kind {
-            let message = format!("{} \"{name}\" is not a {}", found.noun(), kind.noun());
+            let article = if kind == ObjectKind::Index { "an" } else { "a" };
+            let message = format!("{} \"{name}\" is not {article} {}", found.noun(), kind.noun());
             return Err(SqlError::new(SqlState::WrongObjectType, message)
                 .with_hint(format!("Use {verb} {} \"{name}\".", found.noun().to_uppercase())));
         }

@@ -10,7 +10,7 @@ use super::transaction::modes;
 use super::user::{drop_user, user_password};
 use super::with::with_clause;
 use crate::error::{SqlError, SqlState};
-use crate::statement::{Drop, ObjectKind, Show, Statement, Subscribe, Transaction, UserChange};
+use crate::statement::{Asks, Drop, ObjectKind, Show, Statement, Subscribe, Transaction, UserChange};
 use crate::suggest::closest;
 
 /// Takes `DROP kind [IF EXISTS] name, … [CASCADE | RESTRICT]`.
@@ -54,13 +54,14 @@ pub(crate) fn drop(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 }
 
 fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
-    let kinds: [(&[&str], ObjectKind); 6] = [
+    let kinds: [(&[&str], ObjectKind); 7] = [
         (&["source"], ObjectKind::Source),
         (&["table"], ObjectKind::Table),
         (&["materialized", "view"], ObjectKind::MaterializedView),
         (&["view"], ObjectKind::View),
         (&["sink"], ObjectKind::Sink),
         (&["function"], ObjectKind::Function),
+        (&["index"], ObjectKind::Index),
     ];
     kinds
         .into_iter()
@@ -68,7 +69,7 @@ fn object_kind(cursor: &mut Cursor<'_>) -> Option<ObjectKind> {
         .map(|(_, kind)| kind)
 }
 
-/// Takes `ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME`.
+/// Takes `ALTER TABLE | MATERIALIZED VIEW | INDEX | SINK name RESUME`.
 ///
 /// # Errors
 /// Any other ALTER.
@@ -88,12 +89,12 @@ pub(crate) fn alter(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     };
     let resumable = matches!(
         kind,
-        ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Sink
+        ObjectKind::Table | ObjectKind::MaterializedView | ObjectKind::Sink | ObjectKind::Index
     );
     if action != "RESUME" || !resumable {
         let noun = kind.noun().to_uppercase();
         return Err(SqlError::unsupported(format!("ALTER {noun} … {action}"))
-            .with_hint("ALTER TABLE, ALTER MATERIALIZED VIEW and ALTER SINK take RESUME.")
+            .with_hint("ALTER TABLE, ALTER MATERIALIZED VIEW, ALTER INDEX and ALTER SINK take RESUME.")
             .at(cursor.position()));
     }
     cursor.take();
@@ -140,6 +141,8 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         Show::Objects(ObjectKind::Table)
     } else if cursor.eat(&["functions"]) {
         Show::Objects(ObjectKind::Function)
+    } else if cursor.eat(&["indexes"]) {
+        Show::Objects(ObjectKind::Index)
     } else if cursor.eat(&["lanes"]) {
         let named = cursor.eat(&["from"]) || cursor.eat(&["for"]);
         Show::Lanes(if named {
@@ -175,8 +178,9 @@ fn connector_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
 }
 
 fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
-    const LISTS: [&str; 10] = [
+    const LISTS: [&str; 11] = [
         "functions",
+        "indexes",
         "sources",
         "views",
         "materialized",
@@ -189,7 +193,6 @@ fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
     ];
     let position = cursor.position();
     let refused = [
-        "indexes",
         "connections",
         "secrets",
         "schemas",
@@ -272,11 +275,11 @@ fn names_next(cursor: &Cursor<'_>, after: usize) -> bool {
 /// A malformed statement, or one that has no plan.
 pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["explain"])?;
-    let position = cursor.position();
-    for word in ["analyze", "why", "analyse"] {
-        if cursor.sees(&[word]) {
-            return Err(SqlError::unsupported(format!("EXPLAIN {}", word.to_uppercase())).at(position));
-        }
+    if cursor.eat(&["analyze"]) || cursor.eat(&["analyse"]) {
+        return explain_running(cursor, Asks::Analyze);
+    }
+    if cursor.eat(&["why"]) {
+        return explain_running(cursor, Asks::Why);
     }
     let mut verbose = cursor.eat(&["verbose"]);
     if !verbose && *cursor.peek() == Token::LParen && super::script::is_word(cursor.peek_nth(1), &["verbose"])
@@ -309,6 +312,36 @@ pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     Ok(Statement::Explain {
         verbose,
         statement: Box::new(statement),
+    })
+}
+
+/// Takes `[kind] name` behind EXPLAIN ANALYZE and EXPLAIN WHY.
+fn explain_running(cursor: &mut Cursor<'_>, asks: Asks) -> Result<Statement, SqlError> {
+    let position = cursor.position();
+    let verb = match asks {
+        Asks::Analyze => "EXPLAIN ANALYZE",
+        Asks::Why => "EXPLAIN WHY",
+    };
+    let is_query = ["select", "with", "values", "create", "insert", "update", "delete"];
+    let is_query = is_query.iter().any(|word| cursor.sees(&[word])) || *cursor.peek() == Token::LParen;
+    if is_query {
+        return Err(SqlError::unsupported(format!("{verb} of a statement"))
+            .with_detail(format!(
+                "{verb} tells of a materialized view, sink or table that runs."
+            ))
+            .with_hint(format!(
+                "Use {verb} with its name, or EXPLAIN with the statement."
+            ))
+            .at(position));
+    }
+    let kind = object_kind(cursor);
+    let name = cursor.object_name("the name of a materialized view or sink")?;
+    cursor.expect_end()?;
+    Ok(Statement::ExplainRunning {
+        asks,
+        kind,
+        name: name.text,
+        position: name.position,
     })
 }
 

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
 use super::function::create_function;
+use super::index::create_index;
 use super::script::is_word;
 use super::source::create_source;
 use super::table::create_table;
@@ -15,9 +16,8 @@ use crate::statement::{CreateMaterializedView, CreateSink, CreateView, SinkInto,
 use crate::suggest::closest;
 
 /// Kinds that other systems create and we refuse, with what to do instead.
-const REFUSED: [(&[&str], &str); 19] = [
-    (&["index"], ""),
-    (&["unique", "index"], ""),
+const REFUSED: [(&[&str], &str); 18] = [
+    (&["unique", "index"], "The primary key of a table is unique."),
     (
         &["secret"],
         "Take secrets from the environment: '${NAME}' in an option.",
@@ -86,6 +86,10 @@ pub(crate) fn create(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }
     if cursor.eat(&["function"]) {
         return create_function(cursor, or_replace).map(Statement::CreateFunction);
+    }
+    if cursor.eat(&["index"]) {
+        no_replace("an index")?;
+        return create_index(cursor).map(Statement::CreateIndex);
     }
     Err(refused_kind(cursor, "CREATE", position))
 }

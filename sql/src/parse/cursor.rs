@@ -425,6 +425,10 @@ impl<'a> Cursor<'a> {
         }
         (start..end).for_each(|_| self.parser.advance_token());
         match query.body.as_ref() {
+            ast::SetExpr::Insert(_) if query.with.is_some() => {
+                let error = SqlError::unsupported("INSERT behind WITH").at(self.position_at(start));
+                Err(error.with_hint("Write INSERT INTO … WITH … SELECT …."))
+            }
             ast::SetExpr::Insert(_) => Err(SqlError::unsupported("INSERT").at(self.position_at(start))),
             ast::SetExpr::Update(_) => Err(SqlError::unsupported("UPDATE").at(self.position_at(start))),
             ast::SetExpr::Delete(_) => Err(SqlError::unsupported("DELETE").at(self.position_at(start))),
@@ -485,6 +489,10 @@ impl<'a> Cursor<'a> {
             .and_then(|rest| rest.rsplit_once(", found: "))
         {
             Some((expected, _)) => self.syntax_error(position, Some(expected)),
+            // The token is named by its place, and its name in the parser says nothing to a user.
+            None if text.starts_with("No infix parser for token") => {
+                self.syntax_error(Some(position.unwrap_or_else(|| self.position())), None)
+            }
             None => {
                 let mut detail = text.trim_end_matches('.').to_owned();
                 detail.get_mut(..1).map(str::make_ascii_uppercase);

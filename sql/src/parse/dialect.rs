@@ -3,7 +3,7 @@
 use std::any::TypeId;
 use std::cell::Cell;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -39,6 +39,22 @@ impl HighwaterDialect {
 }
 
 impl HighwaterDialect {
+    /// A prefix operator and how tightly it binds: signs bind tighter than `^`, all others as loosely as the operators that
+    /// have no place of their own.
+    fn prefix_operator(&self, token: &Token) -> Option<(UnaryOperator, u8)> {
+        let sign = self.prec_value(Precedence::AtTz) + 1;
+        let other = self.prec_value(Precedence::PgOther);
+        match token {
+            Token::Minus => Some((UnaryOperator::Minus, sign)),
+            Token::Plus => Some((UnaryOperator::Plus, sign)),
+            Token::Tilde => Some((UnaryOperator::BitwiseNot, other)),
+            Token::PGSquareRoot => Some((UnaryOperator::PGSquareRoot, other)),
+            Token::PGCubeRoot => Some((UnaryOperator::PGCubeRoot, other)),
+            Token::AtSign => Some((UnaryOperator::PGAbs, other)),
+            _ => None,
+        }
+    }
+
     /// What follows `BETWEEN SYMMETRIC`: within the bounds, whichever of them is the lower one.
     fn between(
         &self,
@@ -69,6 +85,19 @@ impl HighwaterDialect {
             op,
             right: Box::new(within(&high, &low, is_negated)),
         })))
+    }
+}
+
+/// Whether a word that other databases reserve is a name here: nothing that it begins there follows it.
+fn is_free(keyword: Keyword, parser: &Parser) -> bool {
+    let next = keyword_at(parser, 0);
+    match keyword {
+        Keyword::TOP => true,
+        Keyword::SORT | Keyword::CLUSTER => next != Keyword::BY,
+        Keyword::START => next != Keyword::WITH,
+        Keyword::ASOF => !matches!(next, Keyword::JOIN | Keyword::LEFT | Keyword::INNER),
+        Keyword::FORMAT => !matches!(parser.peek_token_ref().token, Token::Word(_)) || next == Keyword::FROM,
+        _ => false,
     }
 }
 
@@ -122,14 +151,18 @@ impl Dialect for HighwaterDialect {
         self.inner.prec_value(precedence)
     }
 
-    fn parse_prefix(&self, _parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         match self.prefixes_left.get() {
-            0 => Some(Err(ParserError::RecursionLimitExceeded)),
-            left => {
-                self.prefixes_left.set(left - 1);
-                None
-            }
+            0 => return Some(Err(ParserError::RecursionLimitExceeded)),
+            left => self.prefixes_left.set(left - 1),
         }
+        let (op, precedence) = self.prefix_operator(&parser.peek_token_ref().token)?;
+        parser.advance_token();
+        let operand = parser.parse_subexpr(precedence);
+        Some(operand.map(|expr| Expr::UnaryOp {
+            op,
+            expr: Box::new(expr),
+        }))
     }
 
     fn parse_infix(
@@ -152,6 +185,14 @@ impl Dialect for HighwaterDialect {
             parser.advance_token();
         }
         Some(self.between(parser, expr, is_negated, is_symmetric))
+    }
+
+    fn is_column_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        is_free(*keyword, parser) || self.inner.is_column_alias(keyword, parser)
+    }
+
+    fn is_table_alias(&self, keyword: &Keyword, parser: &mut Parser) -> bool {
+        is_free(*keyword, parser) || self.inner.is_table_alias(keyword, parser)
     }
 
     /// For `FOR SYSTEM_TIME AS OF`.

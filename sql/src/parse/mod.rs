@@ -18,6 +18,7 @@ mod dialect;
 mod dml;
 mod flink;
 mod function;
+mod index;
 mod script;
 mod source;
 mod table;

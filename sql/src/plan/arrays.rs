@@ -6,6 +6,7 @@ use datafusion::sql::sqlparser::ast::{
     Subscript, Value,
 };
 
+use crate::plan::collected;
 use crate::plan::functions::arrays::own;
 use crate::plan::place::position_of;
 use crate::plan::spelled::{call, number};
@@ -54,12 +55,7 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
             Some(chain) => chain,
             None => return Ok(false),
         },
-        Expr::Function(function) if is_array_of_query(function) => {
-            let error = SqlError::unsupported("ARRAY(SELECT …)").with_hint(
-                "Write (SELECT array_agg(column ORDER BY …) FROM …), which is NULL where there are no rows.",
-            );
-            return Err(placed(error, expr));
-        }
+        Expr::Function(function) if is_array_of_query(function) => array_of_query(function)?,
         Expr::Function(function) if row_fields(function).is_some() => {
             call(own::ROW, row_fields(function).unwrap_or_default())
         }
@@ -281,6 +277,17 @@ fn is_quoted(expr: &Expr) -> bool {
         ),
         _ => false,
     }
+}
+
+/// `ARRAY(SELECT …)`: the values of a query as an array, which is empty where there are none.
+fn array_of_query(function: &mut Function) -> Result<Expr, SqlError> {
+    let args = std::mem::replace(&mut function.args, FunctionArguments::None);
+    let FunctionArguments::Subquery(query) = args else {
+        return Err(SqlError::new(SqlState::InternalError, "ARRAY lost its query"));
+    };
+    let collected = collected::as_array(*query)?;
+    let empty = Expr::Value(Value::SingleQuotedString("{}".to_owned()).with_empty_span());
+    Ok(call("coalesce", vec![Expr::Subquery(Box::new(collected)), empty]))
 }
 
 fn is_array_of_query(function: &Function) -> bool {

@@ -37,6 +37,11 @@ use crate::stream_plan::WindowKind;
 /// # Errors
 /// What DataFusion finds wrong with the rewritten plan.
 pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
+    without_own_nodes(plan).map_err(translate)
+}
+
+/// As [`plain`], with DataFusion's errors.
+pub(crate) fn without_own_nodes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     plan.transform_up_with_subqueries(|node| {
         let node = match (window_of(&node), SessionNode::of(&node)) {
             (Some(window), _) => without_window(window)?,
@@ -52,7 +57,6 @@ pub(crate) fn plain(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
         Ok(Transformed::yes(node))
     })
     .map(|plan| plan.data)
-    .map_err(translate)
 }
 
 fn window_of(node: &LogicalPlan) -> Option<&WindowNode> {

@@ -37,7 +37,7 @@ fn row_count(message: &str) -> Option<SqlError> {
 
 /// Names and numbers that stand for columns of the select list.
 fn select_list(message: &str) -> Option<SqlError> {
-    if let Some((_, names)) = message.split_once("Projections require unique expression names") {
+    if let Some((_, names)) = message.split_once(" require unique expression names") {
         let named = names
             .rsplit_once(" AS ")
             .and_then(|(_, name)| name.split('"').next())

@@ -7,8 +7,10 @@ use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, SchemaRef};
+use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result as PlanResult, TableReference};
+use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::{
     AggregateUDF, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
@@ -16,24 +18,48 @@ use datafusion::logical_expr::{
 
 use crate::catalog::{Catalog, Object, ObjectBody, ViewDef};
 use crate::parse::parse_query;
+use crate::plan::alias_lists::AliasLists;
 use crate::plan::functions::Functions;
 use crate::plan::time_join::TimeJoins;
 use crate::plan::translate::external;
 use crate::plan::types::SqlTypes;
+use crate::plan::using::UsingJoins;
 use crate::plan::window::WindowRelations;
-use crate::plan::{parameters, query, source, sql_function};
+use crate::plan::{apart, parameters, query, source, sql_function};
 use crate::suggest::closest;
 use crate::{SqlError, SqlState};
 
-/// Finds the table of a one-shot query by schema and name: system tables, and, without a schema, the rows of sources and
-/// materialized views.
-pub type Resolver<'a> = &'a dyn Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>;
+/// What a one-shot query can name besides what the catalog says.
+pub trait Resolve {
+    /// The table of a schema and a name: system tables, and, without a schema, the rows of sources and materialized views.
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>>;
+
+    /// A function that tells of the catalog, by its lowercase name.
+    fn function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
+        None
+    }
+}
+
+impl<F: Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>> Resolve for F {
+    fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>> {
+        self(schema, name)
+    }
+}
+
+/// Finds what one one-shot query names.
+pub type Resolver<'a> = &'a dyn Resolve;
 
 /// How deep views may stand on views within one query.
 const VIEW_DEPTH_MAX: usize = 16;
 
-static RELATION_PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> =
-    LazyLock::new(|| vec![Arc::new(WindowRelations), Arc::new(TimeJoins)]);
+static RELATION_PLANNERS: LazyLock<Vec<Arc<dyn RelationPlanner>>> = LazyLock::new(|| {
+    vec![
+        Arc::new(WindowRelations),
+        Arc::new(TimeJoins),
+        Arc::new(UsingJoins),
+        Arc::new(AliasLists),
+    ]
+});
 
 static OPTIONS: LazyLock<ConfigOptions> = LazyLock::new(|| {
     let mut options = ConfigOptions::default();
@@ -113,6 +139,11 @@ impl<'a> Names<'a> {
         })
     }
 
+    /// Whether the query is read once, so that it may be what no view can be.
+    pub(crate) fn is_one_shot(&self) -> bool {
+        self.resolver.is_some()
+    }
+
     /// The objects that can be named.
     pub(crate) fn catalog(&self) -> &'a Catalog {
         self.catalog
@@ -135,7 +166,7 @@ impl<'a> Names<'a> {
         }
         if let Some(table) = self
             .resolver
-            .and_then(|resolve| resolve(schema.filter(|_| !in_catalog), name))
+            .and_then(|resolver| resolver.table(schema.filter(|_| !in_catalog), name))
         {
             return Ok(table);
         }
@@ -270,6 +301,13 @@ pub(crate) fn catalog_table(object: &Arc<Object>) -> Result<Arc<dyn TableSource>
                 format!("\"{}\" is a function", object.name),
             ));
         }
+        ObjectBody::Index(def) => {
+            return Err(SqlError::new(
+                SqlState::WrongObjectType,
+                format!("\"{}\" is an index", object.name),
+            )
+            .with_hint(format!("Read \"{}\": it is used where it helps.", def.relation)));
+        }
         ObjectBody::Sink(_) => {
             return Err(SqlError::new(
                 SqlState::WrongObjectType,
@@ -304,8 +342,11 @@ impl ContextProvider for Names<'_> {
         Err(external(error))
     }
 
-    fn create_cte_work_table(&self, _name: &str, _schema: SchemaRef) -> PlanResult<Arc<dyn TableSource>> {
-        Err(external(SqlError::unsupported("WITH RECURSIVE")))
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> PlanResult<Arc<dyn TableSource>> {
+        match self.is_one_shot() {
+            true => Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema)))),
+            false => Err(external(SqlError::unsupported("WITH RECURSIVE in a view"))),
+        }
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
@@ -326,8 +367,10 @@ impl ContextProvider for Names<'_> {
             return sql_function::udf(name, function);
         }
         let host = self.catalog.host().scalar(name).cloned();
-        host.or_else(|| Functions::all().scalar.get(name).cloned())
+        host.or_else(|| self.resolver?.function(name))
+            .or_else(|| Functions::all().scalar.get(name).cloned())
             .or_else(|| parameters::marker_function(name))
+            .or_else(|| apart::function(name))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -114,7 +114,7 @@ pub fn plan_sink_into(
     };
     let scope = Scope {
         catalog,
-        resolver: &|_, _| None,
+        resolver: &|_: Option<&str>, _: &str| None,
         target: None,
     };
     let targets = insert_targets(table, &insert)?;
@@ -247,7 +247,10 @@ fn given_query(
             Some(place) => column("given", &names[place]),
             None => fillings[index].clone(),
         };
-        items.push(aliased(assign::cast_to(&def.data_type)?.of(value), &def.name));
+        items.push(aliased(
+            assign::cast_to(&def.data_type)?.of(value, def),
+            &def.name,
+        ));
     }
     let inner = OutputNames::of(given).disambiguated(given);
     select_of(items, &scaffold::derived(inner, "given", &names)?)
@@ -277,7 +280,7 @@ fn with_generated(table: TableRef<'_>, base: ast::Query, before: &[String]) -> R
         .collect();
     for def in &table.def.columns {
         let value = match &def.filled {
-            FilledDef::Generated(text) => assign::cast_to(&def.data_type)?.of(parse_expression(text)?),
+            FilledDef::Generated(text) => assign::cast_to(&def.data_type)?.of(parse_expression(text)?, def),
             FilledDef::Null | FilledDef::Default(_) | FilledDef::Included(_) => column(table.name, &def.name),
         };
         items.push(aliased(value, &def.name));
@@ -431,12 +434,13 @@ pub(crate) fn check_default(name: &str, expression: &Expr, data_type: &DataType)
     let column = TableColumnDef {
         name: name.to_owned(),
         data_type: data_type.clone(),
+        length: None,
         nullable: true,
         filled: FilledDef::Null,
     };
     let scope = Scope {
         catalog: &Catalog::default(),
-        resolver: &|_, _| None,
+        resolver: &|_: Option<&str>, _: &str| None,
         target: None,
     };
     let assigned = Assigned {

@@ -7,6 +7,8 @@
 //!       Source bids: auction, price, date_time; watermark date_time - 4 s
 //! ```
 
+mod state;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -27,12 +29,24 @@ use crate::stream_plan::{
 /// How deep the tree is drawn.
 const DEPTH_MAX: usize = 512;
 
-/// The plan as an indented tree. `verbose` adds types, keys, event time and what is append-only.
+/// The plan as an indented tree. `verbose` adds types, keys, event time, what is append-only, and
+/// what each operator keeps until when.
 #[must_use]
 pub fn explain(plan: &StreamPlan, verbose: bool) -> String {
+    drawn(plan, verbose, &|_| None)
+}
+
+/// The plan as an indented tree, with a note behind each node.
+#[must_use]
+pub fn annotated(plan: &StreamPlan, note: &dyn Fn(NodeId) -> Option<String>) -> String {
+    drawn(plan, false, note)
+}
+
+fn drawn(plan: &StreamPlan, verbose: bool, note: &dyn Fn(NodeId) -> Option<String>) -> String {
     let mut drawing = Drawing {
         plan,
         verbose,
+        note,
         drawn: vec![false; plan.nodes.len()],
         text: String::new(),
     };
@@ -61,6 +75,7 @@ fn described(plan: &StreamPlan, node: &PlanNode) -> String {
 struct Drawing<'a> {
     plan: &'a StreamPlan,
     verbose: bool,
+    note: &'a dyn Fn(NodeId) -> Option<String>,
     drawn: Vec<bool>,
     text: String,
 }
@@ -76,9 +91,13 @@ impl Drawing<'_> {
             return;
         }
         let lane = if self.on_lane(id, 0) { " [lane]" } else { "" };
-        let _ = writeln!(self.text, "{indent}{line}{lane}");
+        let note = (self.note)(id).map(|note| format!("  ({note})"));
+        let _ = writeln!(self.text, "{indent}{line}{lane}{}", note.unwrap_or_default());
         if self.verbose {
             let _ = writeln!(self.text, "{indent}    {}", properties(node));
+            if let Some(state) = state::text(self.plan, node) {
+                let _ = writeln!(self.text, "{indent}    state: {state}");
+            }
         }
         if depth < DEPTH_MAX {
             for input in &node.inputs {
@@ -439,6 +458,11 @@ fn column_names(schema: &Schema) -> String {
     } else {
         names.join(", ")
     }
+}
+
+fn names_of(schema: &Schema, columns: &[usize]) -> String {
+    let names: Vec<&str> = columns.iter().map(|column| name_of(schema, *column)).collect();
+    names.join(", ")
 }
 
 fn name_of(schema: &Schema, column: usize) -> &str {

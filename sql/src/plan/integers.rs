@@ -27,7 +27,12 @@ pub(crate) fn constants(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         }
         .map(Transformed::yes)
     })?;
-    outer_columns(plan.data, &mut Vec::new())
+    outer_columns_typed(plan.data)
+}
+
+/// The plan whose subqueries know the types of the outer columns that they read.
+pub(crate) fn outer_columns_typed(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    outer_columns(plan, &mut Vec::new())
 }
 
 fn constant(expr: Expr) -> Transformed<Expr> {

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
 
-use crate::plan::types::folded;
-use crate::plan::walk::{PartMut, walk_mut};
+use crate::plan::types::{arrow_type, folded, limited_text};
+use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// How deep casts and parentheses are looked through for a name.
 const DEPTH_MAX: usize = 64;
@@ -27,13 +27,21 @@ impl OutputNames {
         let mut seen = BTreeSet::new();
         let mut repeated = BTreeSet::new();
         let mut items = Vec::new();
+        let has_wildcard = leading_select(query)
+            .iter()
+            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
         for (index, item) in leading_select(query).iter().enumerate() {
             let planned = match item {
                 SelectItem::UnnamedExpr(expr) => Some(planned_name(expr)),
                 SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
                 _ => None,
             };
-            if planned.is_some_and(|name| !seen.insert(name)) {
+            // DataFusion calls a subquery by its column, which others may have too.
+            let holds_query = matches!(item, SelectItem::UnnamedExpr(expr) if holds_query(expr));
+            // What a wildcard stands for may be a column that stands there by itself too.
+            let may_be_again =
+                has_wildcard && matches!(item, SelectItem::UnnamedExpr(expr) if is_column(expr));
+            if planned.is_some_and(|name| !seen.insert(name)) || holds_query || may_be_again {
                 repeated.insert(index);
             }
             items.push(match item {
@@ -49,6 +57,7 @@ impl OutputNames {
     pub(crate) fn disambiguated(&self, query: &ast::Query) -> ast::Query {
         let mut query = query.clone();
         let SetExpr::Select(select) = query.body.as_mut() else {
+            set_apart(&mut query.body, 0);
             return query;
         };
         // DataFusion's planner does not find an expression of groups by its place unless it has a name.
@@ -89,6 +98,44 @@ impl OutputNames {
     }
 }
 
+/// Whether a query stands somewhere within.
+fn holds_query(expr: &Expr) -> bool {
+    let mut found = false;
+    let walked = walk(expr, &mut |part| {
+        found |= matches!(part, Part::Query(_));
+        ControlFlow::Continue(())
+    });
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    found
+}
+
+/// Gives the queries of a set operation aliases for items that would be called like an earlier one of theirs.
+fn set_apart(body: &mut SetExpr, depth: usize) {
+    if depth > DEPTH_MAX {
+        return;
+    }
+    match body {
+        SetExpr::SetOperation { left, right, .. } => {
+            set_apart(left, depth + 1);
+            set_apart(right, depth + 1);
+        }
+        SetExpr::Select(select) => {
+            let mut seen = BTreeSet::new();
+            for (index, item) in select.projection.iter_mut().enumerate() {
+                if let SelectItem::UnnamedExpr(expr) = item
+                    && !seen.insert(planned_name(expr))
+                {
+                    *item = SelectItem::ExprWithAlias {
+                        expr: expr.clone(),
+                        alias: ast::Ident::with_quote('"', format!("?column {}?", index + 1)),
+                    };
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn is_unnamed_expression(item: &SelectItem) -> bool {
     matches!(item, SelectItem::UnnamedExpr(expr) if !is_column(expr))
 }
@@ -113,7 +160,7 @@ fn places_of_order(order: Option<&ast::OrderBy>) -> Vec<usize> {
 }
 
 /// Equal for expressions that DataFusion calls the same: its names leave out casts, types and parentheses.
-fn planned_name(expr: &Expr) -> String {
+pub(crate) fn planned_name(expr: &Expr) -> String {
     let mut expr = expr.clone();
     let walked = walk_mut(&mut expr, &mut |part| {
         let PartMut::Expr(expr) = part else {
@@ -123,6 +170,10 @@ fn planned_name(expr: &Expr) -> String {
             *expr = match expr {
                 Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref().clone(),
                 Expr::TypedString(typed) => Expr::Value(typed.value.clone()),
+                // Intervals of other texts may be equal.
+                Expr::Interval(_) => {
+                    Expr::Value(ast::Value::Placeholder("interval".to_owned()).with_empty_span())
+                }
                 _ => return ControlFlow::Continue(()),
             };
         }
@@ -182,7 +233,10 @@ fn name_of(expr: &Expr, depth: usize) -> Option<String> {
 /// PostgreSQL's short name of a type, with which it calls a cast of something without a name.
 fn type_name(data_type: &ast::DataType) -> Option<String> {
     use arrow::datatypes::DataType as Arrow;
-    let name = match crate::plan::types::arrow_type(data_type).ok()? {
+    if let Ok(Some(_)) = limited_text(data_type) {
+        return Some("varchar".to_owned());
+    }
+    let name = match arrow_type(data_type).ok()? {
         Arrow::Boolean => "bool",
         Arrow::Int16 => "int2",
         Arrow::Int32 => "int4",

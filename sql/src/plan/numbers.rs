@@ -1,20 +1,20 @@
-//! Numbers as PostgreSQL has them where DataFusion has them otherwise: constants, casts to integers, division by zero.
+//! Numbers as PostgreSQL has them where DataFusion has them otherwise: constants, casts to integers.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray};
-use arrow::compute::kernels::numeric;
-use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, DataFusionError, Result as PlanResult, ScalarValue, exec_err};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use crate::plan::types::DECIMAL_DIGITS;
+use crate::plan::float_digits;
+use crate::plan::translate::external;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 
 /// A constant in a type that columns have: `1e15` is NUMERIC with no digit behind the point, and an integer beyond
 /// BIGINT is NUMERIC.
@@ -26,9 +26,28 @@ pub(crate) fn constant(expr: Expr) -> Transformed<Expr> {
         Expr::Literal(ScalarValue::UInt64(Some(number)), _) => {
             ScalarValue::Decimal128(Some(i128::from(*number)), DECIMAL_DIGITS, 0)
         }
+        // As NUMERIC without a precision it keeps all of its digits, where the type has room for 16 behind the point only.
+        Expr::Cast(Cast { expr: inner, field }) => match (inner.as_ref(), field.data_type()) {
+            (
+                Expr::Literal(ScalarValue::Decimal128(Some(digits), _, scale), _),
+                DataType::Decimal128(DECIMAL_DIGITS, DECIMAL_SCALE),
+            ) if (0..DECIMAL_SCALE).contains(scale) && !has_room(*digits, *scale) => {
+                ScalarValue::Decimal128(Some(*digits), DECIMAL_DIGITS, *scale)
+            }
+            _ => return Transformed::no(expr),
+        },
         _ => return Transformed::no(expr),
     };
     Transformed::yes(Expr::Literal(value, None))
+}
+
+/// Whether a decimal can have as many digits behind the point as NUMERIC without a precision.
+fn has_room(digits: i128, scale: i8) -> bool {
+    let zeros = u32::from((DECIMAL_SCALE - scale).unsigned_abs());
+    let padded = 10_i128
+        .checked_pow(zeros)
+        .and_then(|power| digits.checked_mul(power));
+    padded.is_some_and(|padded| fits(padded, DECIMAL_DIGITS))
 }
 
 /// `digits` with zeros behind them; DOUBLE PRECISION where NUMERIC has not that many.
@@ -44,20 +63,43 @@ fn whole_constant(digits: i128, zeros: u8) -> ScalarValue {
     }
 }
 
+/// Whether DataFusion has a decimal for a number as it is written. What has none is a float here.
+pub(crate) fn is_exact(number: &str) -> bool {
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let count = |digits: &str| i64::try_from(digits.bytes().filter(u8::is_ascii_digit).count());
+    let (Ok(exponent), Ok(fraction), Ok(significant)) = (
+        exponent.parse::<i64>(),
+        count(fraction),
+        count(format!("{whole}{fraction}").trim_start_matches(['0', '_'])),
+    ) else {
+        return false;
+    };
+    let scale = fraction.saturating_sub(exponent);
+    significant.max(scale) <= i64::from(DECIMAL256_MAX_PRECISION) && scale >= i64::from(i8::MIN)
+}
+
 /// Whether a decimal of `precision` digits holds this number, all of whose digits are counted.
 pub(crate) fn fits(digits: i128, precision: u8) -> bool {
     let end = 10_u128.checked_pow(u32::from(precision.min(DECIMAL_DIGITS)));
     end.is_some_and(|end| digits.unsigned_abs() < end)
 }
 
-/// An expression, whose types are resolved, with a cast to an integer that rounds, or a division of floats that fails
-/// on zero.
+/// An expression, whose types are resolved, with a cast to an integer that rounds, a cast from a float to NUMERIC by its
+/// digits, or a negation that fails where it does not fit.
 pub(crate) fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     let type_of = |expr: &Expr| {
         // An expression with outer columns has no type here; it stays as it is.
         expr.get_type(schema).ok()
     };
     match &expr {
+        Expr::Cast(Cast { expr: inner, field })
+            if type_of(inner).is_some_and(|from| matches!(from, DataType::Float32 | DataType::Float64))
+                && matches!(field.data_type(), DataType::Decimal128(..)) =>
+        {
+            let wanted = NumberFunction::Decimal(field.data_type().clone());
+            Ok(Transformed::yes(call(wanted, vec![inner.as_ref().clone()])))
+        }
         Expr::Cast(Cast { expr: inner, field }) if is_integer(field.data_type()) => {
             if !type_of(inner).is_some_and(|from| has_fraction(&from)) || is_whole(inner) {
                 return Ok(Transformed::no(expr));
@@ -75,23 +117,6 @@ pub(crate) fn checked(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<E
             }
             _ => Ok(Transformed::no(expr)),
         },
-        Expr::BinaryExpr(BinaryExpr {
-            left,
-            op: Operator::Divide,
-            right,
-        }) => {
-            let types = (type_of(left), type_of(right));
-            let floats = matches!(
-                types,
-                (Some(DataType::Float64), Some(DataType::Float64))
-                    | (Some(DataType::Float32), Some(DataType::Float32))
-            );
-            if !floats {
-                return Ok(Transformed::no(expr));
-            }
-            let operands = vec![left.as_ref().clone(), right.as_ref().clone()];
-            Ok(Transformed::yes(call(NumberFunction::Divide, operands)))
-        }
         _ => Ok(Transformed::no(expr)),
     }
 }
@@ -121,24 +146,24 @@ fn call(function: NumberFunction, args: Vec<Expr>) -> Expr {
     .call(args)
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum NumberFunction {
     /// The nearest whole number: halves of NUMERIC go away from zero, halves of floats to the even neighbour.
     Whole,
-    /// The quotient of two floats; zero as the divisor is an error.
-    Divide,
+    /// A float as a decimal of this type.
+    Decimal(DataType),
 }
 
 impl NumberFunction {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Whole => "whole",
-            Self::Divide => "divide",
+            Self::Decimal(_) => "numeric",
         }
     }
 }
 
-/// A [`NumberFunction`] for DataFusion. The result has the type of the arguments.
+/// A [`NumberFunction`] for DataFusion. The result has the type of the arguments, unless the function says another.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NumberUdf {
     function: NumberFunction,
@@ -155,17 +180,24 @@ impl ScalarUDFImpl for NumberUdf {
     }
 
     fn return_type(&self, arg_types: &[DataType]) -> PlanResult<DataType> {
-        match arg_types.first() {
-            Some(number) if has_fraction(number) => Ok(number.clone()),
+        match (arg_types.first(), &self.function) {
+            (Some(DataType::Float32 | DataType::Float64), NumberFunction::Decimal(wanted)) => {
+                Ok(wanted.clone())
+            }
+            (Some(number), _) if has_fraction(number) => Ok(number.clone()),
             _ => exec_err!("{} takes numbers with a fraction", self.name()),
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let result = match (self.function, arrays.as_slice()) {
+        let result = match (&self.function, arrays.as_slice()) {
             (NumberFunction::Whole, [numbers]) => whole(numbers),
-            (NumberFunction::Divide, [left, right]) => divided(left, right),
+            (NumberFunction::Decimal(wanted), [numbers]) => {
+                return float_digits::decimals(numbers, wanted)
+                    .map(ColumnarValue::Array)
+                    .map_err(external);
+            }
             _ => return exec_err!("{} has a wrong number of arguments", self.name()),
         };
         result.map(ColumnarValue::Array).map_err(DataFusionError::from)
@@ -210,33 +242,6 @@ fn whole_decimal(value: i128, one: i128) -> i128 {
     value - rest + step
 }
 
-fn divided(left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    let by_zero = match left.data_type() {
-        DataType::Float32 => divides_by_zero::<Float32Type>(left, right, f32::is_nan),
-        _ => divides_by_zero::<Float64Type>(left, right, f64::is_nan),
-    };
-    match by_zero {
-        true => Err(ArrowError::DivideByZero),
-        false => numeric::div(left, right),
-    }
-}
-
-/// Whether a number is divided by zero. NaN by zero is NaN.
-fn divides_by_zero<T: ArrowPrimitiveType>(
-    left: &ArrayRef,
-    right: &ArrayRef,
-    is_nan: impl Fn(T::Native) -> bool,
-) -> bool
-where
-    T::Native: Default,
-{
-    let (left, right) = (left.as_primitive::<T>(), right.as_primitive::<T>());
-    left.iter().zip(right.iter()).any(|pair| match pair {
-        (Some(left), Some(right)) => right == T::Native::default() && !is_nan(left),
-        _ => false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +253,20 @@ mod tests {
         let one = 10_i128.pow(38);
         assert_eq!(whole_decimal(one / 2, one), one);
         assert_eq!(whole_decimal(1 - one / 2, one), 0);
+    }
+
+    #[test]
+    fn numbers_that_have_no_decimal_are_known() {
+        for (number, is_decimal) in [
+            ("1.5", true),
+            ("1e100", true),
+            ("1e308", false),
+            ("1.5E-80", false),
+            ("0.00000000000000000000000000000000000000001", true),
+            ("1e99999999999999999999", false),
+        ] {
+            assert_eq!(is_exact(number), is_decimal, "{number}");
+        }
     }
 
     #[test]

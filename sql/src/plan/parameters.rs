@@ -273,7 +273,7 @@ fn each(
             },
             None => ControlFlow::Continue(()),
         },
-        PartMut::Query(_) | PartMut::TableFactor(_) => ControlFlow::Continue(()),
+        PartMut::Query(_) | PartMut::QueryEnd(_) | PartMut::TableFactor(_) => ControlFlow::Continue(()),
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result as PlanResult, ScalarValue};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -15,10 +15,10 @@ use datafusion::logical_expr::{
 };
 
 use crate::plan::functions::arrays::typed_distinct;
-use crate::plan::functions::with_constant_digits;
+use crate::plan::functions::{aggregate_of_type, with_constant_digits};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{compared, json, literals, numbers, rewrite, similar, unlike};
+use crate::plan::{compared, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -64,8 +64,28 @@ fn aggregate_node(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
             Ok(name.restore(rewritten.data))
         })
         .collect::<PlanResult<Vec<_>>>()?;
-    Aggregate::try_new(node.input, group_expr, aggr_expr)
-        .map(|node| Transformed::yes(LogicalPlan::Aggregate(node)))
+    let width = node.schema.fields().len() - node.aggr_expr.len();
+    let sums = real_sums(&node.aggr_expr, node.input.schema())?;
+    let node = Aggregate::try_new(node.input, group_expr, aggr_expr)?;
+    let wanted: Vec<Option<DataType>> = vec![None; width].into_iter().chain(sums).collect();
+    mixed::retyped(LogicalPlan::Aggregate(node), &wanted).map(Transformed::yes)
+}
+
+/// For each aggregate, REAL if it is a sum of REAL, which DataFusion gives as DOUBLE PRECISION.
+fn real_sums(exprs: &[Expr], schema: &DFSchema) -> PlanResult<Vec<Option<DataType>>> {
+    let is_real = |args: &[Expr]| match args {
+        [argument] => argument.get_type(schema).map(|own| own == DataType::Float32),
+        _ => Ok(false),
+    };
+    let sums = exprs.iter().map(|expr| {
+        let is_real = match expr.clone().unalias_nested().data {
+            Expr::AggregateFunction(call) if call.func.name() == "sum" => is_real(&call.params.args)?,
+            Expr::WindowFunction(call) if call.fun.name() == "sum" => is_real(&call.params.args)?,
+            _ => false,
+        };
+        Ok(is_real.then_some(DataType::Float32))
+    });
+    sums.collect()
 }
 
 /// Sums and averages over windows have the types of those over groups; ranks are BIGINT.
@@ -81,32 +101,32 @@ fn window_node(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
         })?;
         Ok(name.restore(typed.data))
     };
+    let sums = real_sums(&node.window_expr, &input)?;
     let exprs = node
         .window_expr
         .into_iter()
         .map(typed)
         .collect::<PlanResult<Vec<_>>>()?;
     let node = Window::try_new(exprs, node.input)?;
-    let schema = Arc::clone(&node.schema);
-    let is_rank = |at: usize| at >= width && schema.field(at).data_type() == &DataType::UInt64;
-    let plan = LogicalPlan::Window(node);
-    if !(0..schema.fields().len()).any(is_rank) {
-        return Ok(Transformed::yes(plan));
-    }
-    let columns = schema.iter().enumerate().map(|(at, (qualifier, field))| {
-        let column = Expr::Column(Column::from((qualifier, field)));
-        match is_rank(at) {
-            true => cast(column, DataType::Int64).alias(field.name()),
-            false => column,
-        }
+    let fields = node.schema.fields().iter().skip(width);
+    let results = fields.zip(sums).map(|(field, sum)| match field.data_type() {
+        DataType::UInt64 => Some(DataType::Int64),
+        _ => sum,
     });
-    LogicalPlanBuilder::from(plan)
-        .project(columns.collect::<Vec<_>>())?
-        .build()
-        .map(Transformed::yes)
+    let wanted: Vec<Option<DataType>> = vec![None; width].into_iter().chain(results).collect();
+    mixed::retyped(LogicalPlan::Window(node), &wanted).map(Transformed::yes)
 }
 
 fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> {
+    if call.fun.name() == "nth_value"
+        && let Some(place) = call.params.args.get(1).and_then(integer)
+        && place.0 < 1
+    {
+        return Err(external(SqlError::new(
+            SqlState::InvalidArgumentForNthValue,
+            "argument of nth_value must be greater than zero",
+        )));
+    }
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) =
         (&call.fun, call.params.args.as_mut_slice())
     {
@@ -115,6 +135,8 @@ fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> 
         {
             *argument = cast(argument.clone(), wanted);
         }
+        let function = aggregate_of_type(function, &data_type);
+        call.fun = WindowFunctionDefinition::AggregateUDF(function);
     }
     Ok(Expr::WindowFunction(Box::new(call)))
 }
@@ -132,19 +154,18 @@ fn as_column(expr: Expr, schema: &DFSchema) -> PlanResult<Expr> {
 
 fn aggregate_call(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
     let mut args = call.params.args;
+    let mut func = call.func;
     if let [arg] = args.as_mut_slice() {
         let plain = as_column(arg.clone(), schema)?;
         let data_type = plain.get_type(schema)?;
-        *arg = match argument_type(call.func.name(), &data_type) {
+        *arg = match argument_type(func.name(), &data_type) {
             Some(wanted) if wanted != data_type => cast(plain, wanted),
             _ => plain,
         };
+        func = aggregate_of_type(&func, &data_type);
     }
     let params = AggregateFunctionParams { args, ..call.params };
-    Ok(Expr::AggregateFunction(AggregateFunction {
-        func: call.func,
-        params,
-    }))
+    Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
 }
 
 /// The argument type with which DataFusion's function gives PostgreSQL's result type.
@@ -190,10 +211,11 @@ type Rule = fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>;
 
 /// One expression with PostgreSQL's meaning: by the first rule that has to do with it.
 fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let rules: [Rule; 8] = [
+    let rules: [Rule; 9] = [
         json::typed,
         literals::nested_cast,
         compared::by_key,
+        intervals::by_length,
         |expr, schema| similar::as_regular_expression(unlike::refuse(expr, schema)?.data),
         |expr, schema| {
             Ok(match with_constant_digits(&expr, schema)? {
@@ -217,10 +239,16 @@ fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 }
 
 /// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a
-/// number becomes an integer; refuses to divide by zero.
+/// number becomes an integer; fails where a float leaves its range or is divided by zero.
 pub(crate) fn checked_numbers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, _| fold_integer(expr))?;
-    rewrite::expressions(plan, numbers::checked)
+    rewrite::expressions(plan, |expr, schema| {
+        let number = numbers::checked(expr, schema)?;
+        match number.transformed {
+            true => Ok(number),
+            false => floats::checked(number.data, schema),
+        }
+    })
 }
 
 fn fold_integer(expr: Expr) -> PlanResult<Transformed<Expr>> {

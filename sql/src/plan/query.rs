@@ -27,8 +27,9 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    distinct_on, group_window, integers, json, lateral, literals, postgres, refuse, spelled, sql_function,
-    subquery, temporal, time_join,
+    apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, integers, json, lateral,
+    literals, mixed, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan, subquery,
+    temporal, time_join, using, whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -49,14 +50,22 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
     group_window::in_from(&mut query)?;
+    whole_rows::written_out(&mut query, names.catalog())?;
+    dependent_columns::grouped(&mut query, names.catalog())?;
+    pg_words::in_our_words(&mut query, names.is_one_shot())?;
     spelled::in_our_words(&mut query)?;
     literals::typed(&mut query)?;
     let written = query.clone();
+    using::nest(&mut query)?;
     time_join::nest(&mut query)?;
+    apart::named(&mut query)?;
     let statement = ast::Statement::Query(Box::new(query));
     let plan = SqlToRel::new(names)
         .sql_statement_to_plan(statement)
         .and_then(flat_enough)
+        .and_then(recursive::typed)
+        .and_then(apart::removed)
+        .and_then(grouping_columns::below)
         .and_then(integers::constants)
         .and_then(lateral::unnested)
         .and_then(json::unnested)
@@ -64,16 +73,29 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(subquery::moved_below)
         .and_then(json::by_value)
         .and_then(postgres::aggregate_types)
-        .and_then(|plan| Analyzer::new().execute_and_check(plan, planning_options(), |_, _| {}))
+        .and_then(mixed::met)
+        .and_then(|plan| match names.is_one_shot() {
+            true => subplan::called(plan, &|plan| {
+                settled(plan, names).and_then(batch::without_own_nodes)
+            }),
+            false => Ok(plan),
+        })
+        .and_then(|plan| settled(plan, names))
+        .map_err(|error| translate_in(error, &written))?;
+    let columns = output.applied_to(&field_names(plan.schema().as_arrow()));
+    Ok(Bound { plan, columns })
+}
+
+/// The plan with its types settled, and the casts and checks that follow from them.
+fn settled(plan: LogicalPlan, names: &Names<'_>) -> PlanResult<LogicalPlan> {
+    Analyzer::new()
+        .execute_and_check(plan, planning_options(), |_, _| {})
         .and_then(|plan| sql_function::inlined(plan, names))
         .and_then(json::null_casts)
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)
         .and_then(subquery::three_valued)
         .and_then(columns_only)
-        .map_err(|error| translate_in(error, &written))?;
-    let columns = output.applied_to(&field_names(plan.schema().as_arrow()));
-    Ok(Bound { plan, columns })
 }
 
 /// Casts result columns whose types are none that columns have.

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    GroupByExpr, JoinConstraint, JoinOperator, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned,
-    TableFactor, TableWithJoins, Visit,
+    GroupByExpr, Query, Select, SetExpr, SetOperator, SetQuantifier, Spanned, TableFactor, Visit,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
@@ -33,9 +32,19 @@ pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
 /// FeatureNotSupported, which names the construct and its place.
 pub(crate) fn refuse_misread(ast: &impl Visit) -> Result<(), SqlError> {
     walk(ast, &mut |part| match part {
+        Part::Query(query) if !query.locks.is_empty() => unsupported("FOR UPDATE", query.span()),
         Part::Query(query) => counting_set_operation(&query.body),
-        Part::Select(select) => select.from.iter().try_for_each(joins),
-        Part::TableFactor(TableFactor::NestedJoin { table_with_joins, .. }) => joins(table_with_joins),
+        Part::TableFactor(TableFactor::Table {
+            sample: Some(_),
+            name,
+            ..
+        }) => unsupported("TABLESAMPLE", name.span()),
+        Part::TableFactor(TableFactor::Derived {
+            sample: Some(_),
+            subquery,
+            ..
+        }) => unsupported("TABLESAMPLE", subquery.span()),
+        Part::Select(Select { into: Some(into), .. }) => unsupported("SELECT INTO", into.span()),
         _ => ControlFlow::Continue(()),
     })
 }
@@ -59,25 +68,6 @@ fn counting_set_operation(body: &SetExpr) -> Flow {
                 .into_iter()
                 .filter(|own| matches!(own, SetExpr::SetOperation { .. })),
         );
-    }
-    ControlFlow::Continue(())
-}
-
-/// USING and NATURAL of outer joins: the common column is the value of whichever side has one.
-fn joins(table: &TableWithJoins) -> Flow {
-    for join in &table.joins {
-        let (what, on) = match &join.join_operator {
-            JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => ("LEFT JOIN", on),
-            JoinOperator::Right(on) | JoinOperator::RightOuter(on) => ("RIGHT JOIN", on),
-            JoinOperator::FullOuter(on) => ("FULL JOIN", on),
-            _ => continue,
-        };
-        let clause = match on {
-            JoinConstraint::Using(_) => format!("{what} with USING"),
-            JoinConstraint::Natural => format!("NATURAL {what}"),
-            _ => continue,
-        };
-        return unsupported(&clause, join.relation.span());
     }
     ControlFlow::Continue(())
 }

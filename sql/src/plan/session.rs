@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::IntervalMonthDayNano;
+use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::{
     Column, DFSchemaRef, DataFusionError, Result as PlanResult, ScalarValue, internal_err,
 };
@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, lit, when,
 };
 
-use crate::plan::functions::Functions;
+use crate::plan::functions::{Functions, aggregate_of_type};
 use crate::plan::window_columns::{WINDOW_END, WINDOW_START, windowed};
 
 /// Columns of the plain plan that nobody sees.
@@ -125,7 +125,9 @@ fn window_udf(name: &str, args: Vec<Expr>) -> PlanResult<Expr> {
 fn aggregate(name: &str, arg: Expr) -> PlanResult<Expr> {
     match Functions::all().aggregate.get(name) {
         Some(function) => {
-            let function = WindowFunctionDefinition::AggregateUDF(Arc::clone(function));
+            // What is summed here is whole, and what is compared a time.
+            let function = aggregate_of_type(function, &DataType::Int64);
+            let function = WindowFunctionDefinition::AggregateUDF(function);
             Ok(Expr::from(WindowFunction::new(function, vec![arg])))
         }
         None => internal_err!("there is no {name}()"),

@@ -54,9 +54,9 @@ pub(crate) fn with_backslash(expr: Expr) -> PlanResult<Transformed<Expr>> {
     let Expr::Like(like) = &expr else {
         return Ok(Transformed::no(expr));
     };
-    let (Some(escape), Expr::Literal(ScalarValue::Utf8(Some(pattern)), _)) = (
+    let (Some(escape), Some(pattern)) = (
         like.escape_char.filter(|escape| *escape != '\\'),
-        like.pattern.as_ref(),
+        constant_text(&like.pattern),
     ) else {
         return Ok(Transformed::no(expr));
     };
@@ -82,6 +82,19 @@ pub(crate) fn with_backslash(expr: Expr) -> PlanResult<Transformed<Expr>> {
         ..like.clone()
     };
     Ok(Transformed::yes(Expr::Like(like)))
+}
+
+/// The text that constants, perhaps joined to each other, make.
+fn constant_text(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text), _) => text.clone(),
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::StringConcat,
+            right,
+        }) => Some(constant_text(left)? + &constant_text(right)?),
+        _ => None,
+    }
 }
 
 /// The operators of regular expressions with patterns that the engine reads; a pattern that is no constant is read for each

@@ -12,7 +12,9 @@ use datafusion::sql::sqlparser::ast::{
 use crate::SqlError;
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
-use crate::plan::functions::{MATCHES, SERIES};
+use crate::plan::functions::{CUT, Functions, MATCHES, SERIES};
+use crate::plan::named_windows;
+use crate::plan::types::limited_text;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// Functions that give a row for each element of what another function gives as a list.
@@ -41,6 +43,7 @@ pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
     walk_mut(ast, &mut |part| {
         let changed = match part {
             PartMut::Query(_) => Ok(()),
+            PartMut::QueryEnd(query) => named_windows::resolved(query),
             PartMut::Select(select) => {
                 name_sets(select);
                 Ok(())
@@ -83,6 +86,20 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
                 _ => return Ok(()),
             };
             call(name, vec![take(inner)])
+        }
+        Expr::Cast { data_type, .. } => {
+            let Some((plain, length)) = limited_text(data_type)? else {
+                return Ok(());
+            };
+            *data_type = plain;
+            call(CUT, vec![take(expr), number(&length.to_string())])
+        }
+        Expr::TypedString(typed) => {
+            let Some((plain, length)) = limited_text(&typed.data_type)? else {
+                return Ok(());
+            };
+            typed.data_type = plain;
+            call(CUT, vec![take(expr), number(&length.to_string())])
         }
         Expr::AtTimeZone { timestamp, time_zone } => call("timezone", vec![take(time_zone), take(timestamp)]),
         Expr::BinaryOp {
@@ -250,10 +267,11 @@ fn table_of_set(factor: &mut TableFactor) {
         _ => return,
     };
     let called = name.to_string().to_lowercase();
-    let Some((_, list)) = SET_RETURNING.iter().find(|(known, _)| *known == called) else {
-        return;
-    };
     let Some(args) = unnamed(args) else { return };
+    let set = SET_RETURNING.iter().find(|(known, _)| *known == called);
+    if set.is_none() && !gives_one_value(&called) {
+        return;
+    }
     let lateral = args.iter().any(reads_columns);
     // The one column is called like the table, unless the alias names it.
     let table = alias.clone().unwrap_or_else(|| TableAlias {
@@ -271,20 +289,21 @@ fn table_of_set(factor: &mut TableFactor) {
     if columns.is_empty() {
         columns.push(named(column.clone()));
     }
-    let list = call(list, args);
-    let mut items = vec![SelectItem::ExprWithAlias {
-        expr: call("unnest", vec![list.clone()]),
-        alias: column,
-    }];
-    if is_numbered {
-        let number = Ident::new("ordinality");
-        if columns.len() == 1 {
-            columns.push(named(number.clone()));
+    let mut items = Vec::with_capacity(2);
+    match set {
+        Some((_, list)) => {
+            let list = call(list, args);
+            items.push((call("unnest", vec![list.clone()]), column));
+            if is_numbered {
+                let number = Ident::new("ordinality");
+                if columns.len() == 1 {
+                    columns.push(named(number.clone()));
+                }
+                items.push((call("unnest", vec![call(own::ORDINALS, vec![list])]), number));
+            }
         }
-        items.push(SelectItem::ExprWithAlias {
-            expr: call("unnest", vec![call(own::ORDINALS, vec![list])]),
-            alias: number,
-        });
+        // A function of one value gives one row.
+        None => items.push((call(&called, args), column)),
     }
     let Some(query) = select_of(items) else { return };
     *factor = TableFactor::Derived {
@@ -295,11 +314,19 @@ fn table_of_set(factor: &mut TableFactor) {
     };
 }
 
+/// Whether a function of this name gives one value, so that a query has a row of it in FROM.
+fn gives_one_value(name: &str) -> bool {
+    Functions::all().scalar.contains_key(name) && !["unnest", "session"].contains(&name)
+}
+
 /// `SELECT items`
-fn select_of(items: Vec<SelectItem>) -> Option<Query> {
+fn select_of(items: Vec<(Expr, Ident)>) -> Option<Query> {
     let mut query = *crate::parse::parse_query("SELECT 1").ok()?;
     if let SetExpr::Select(select) = query.body.as_mut() {
-        select.projection = items;
+        let items = items.into_iter();
+        select.projection = items
+            .map(|(expr, alias)| SelectItem::ExprWithAlias { expr, alias })
+            .collect();
     }
     Some(query)
 }

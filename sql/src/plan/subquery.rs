@@ -6,6 +6,7 @@
 //! x IN (S)      anywhere else          CASE WHEN EXISTS (S has x) THEN true
 //!                                      WHEN EXISTS (S has a NULL) OR x IS NULL AND EXISTS (S) THEN NULL ELSE false END
 //! x = ANY (S)   IN; x <> ALL (S) is NOT IN
+//! x < ANY (S)   CASE WHEN EXISTS (S has a larger one) THEN true WHEN EXISTS (S has a NULL, …) THEN NULL ELSE false END
 //! EXISTS (S)    in a list of columns   (SELECT count(*) FROM S) > 0
 //! (S)           without outer columns  S under a [`SingleRowNode`], unless it has one row at most as it is
 //! ```
@@ -23,16 +24,17 @@ use datafusion::common::{
     Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
 };
 use datafusion::functions_aggregate::count::count;
-use datafusion::logical_expr::expr::{Exists, InSubquery, SetQuantifier};
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    UserDefinedLogicalNodeCore, lit, not, when,
+    Expr, ExprSchemable, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    UserDefinedLogicalNodeCore, binary_expr, cast, lit, not, when,
 };
 
 pub(crate) use self::below::moved_below;
 use crate::SqlError;
+use crate::plan::common_type;
 use crate::plan::translate::external;
 
 /// Rewrites IN and EXISTS where they stand within other expressions.
@@ -152,6 +154,7 @@ impl Rewriting {
             Expr::InSubquery(own) if !contains_subquery(&own.expr)? => {
                 self.in_any_place(&own, schema).map(Transformed::yes)
             }
+            Expr::SetComparison(own) => self.with_each(own, schema).map(Transformed::yes),
             Expr::ScalarSubquery(own) if self.is_streaming => {
                 Ok(Transformed::yes(Expr::ScalarSubquery(single_row(own)?)))
             }
@@ -165,6 +168,29 @@ impl Rewriting {
             other => Ok(Transformed::no(other)),
         })?;
         Ok(expr.data)
+    }
+
+    /// `x op ANY (S)` and `x op ALL (S)`, for other operators than those that IN and NOT IN stand for.
+    fn with_each(&self, own: SetComparison, schema: &DFSchema) -> PlanResult<Expr> {
+        let outer = outer_reference(&own.expr, schema)?;
+        let with = |holds: fn(Expr) -> Expr| {
+            let (values, value) = self.named(
+                own.subquery.subquery.as_ref().clone(),
+                first_column(&own.subquery)?,
+            )?;
+            let (left, right) = alike(&outer, value, &values)?;
+            let rows = LogicalPlanBuilder::from(values)
+                .filter(holds(binary_expr(left, own.op, right)))?
+                .build()?;
+            Ok::<_, DataFusionError>(exists(reading(&own.subquery, rows, &outer)?, false))
+        };
+        let (decided, decides): (bool, fn(Expr) -> Expr) = match own.quantifier {
+            SetQuantifier::Any => (true, Expr::is_true),
+            SetQuantifier::All => (false, Expr::is_false),
+        };
+        when(with(decides)?, lit(decided))
+            .when(with(Expr::is_null)?, lit(ScalarValue::Boolean(None)))
+            .otherwise(lit(!decided))
     }
 
     fn in_any_place(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
@@ -220,9 +246,7 @@ impl Rewriting {
     /// The subquery with its column under a name that nothing else has, and that column.
     fn values(&self, own: &InSubquery) -> PlanResult<(LogicalPlan, Expr)> {
         let plan = own.subquery.subquery.as_ref().clone();
-        let column = plan.schema().columns().into_iter().next();
-        let column = column.ok_or_else(|| DataFusionError::Internal("IN reads no column".into()))?;
-        self.named(plan, Expr::Column(column))
+        self.named(plan, first_column(&own.subquery)?)
     }
 
     /// One column of a plan under a name that nothing else has. An alias of the relation would stand between the plan and
@@ -239,6 +263,22 @@ impl Rewriting {
         self.names.set(self.names.get() + 1);
         format!("__in_{}", self.names.get())
     }
+}
+
+/// The column that a subquery gives.
+fn first_column(own: &Subquery) -> PlanResult<Expr> {
+    let column = own.subquery.schema().columns().into_iter().next();
+    let column = column.ok_or_else(|| DataFusionError::Internal("a subquery gives no column".into()))?;
+    Ok(Expr::Column(column))
+}
+
+/// Both sides of a comparison in the type in which they meet.
+fn alike(outer: &Expr, value: Expr, plan: &LogicalPlan) -> PlanResult<(Expr, Expr)> {
+    let types = (outer.get_type(plan.schema())?, value.get_type(plan.schema())?);
+    Ok(match common_type::common_type(&types.0, &types.1) {
+        Some(common) if types.0 != types.1 => (cast(outer.clone(), common.clone()), cast(value, common)),
+        _ => (outer.clone(), value),
+    })
 }
 
 /// The expression as a subquery below it sees it.

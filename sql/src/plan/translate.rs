@@ -300,6 +300,10 @@ fn no_such_function(name: &str) -> SqlError {
                 "Write FROM {}(relation, time column, …) and GROUP BY window_start.",
                 name.to_uppercase()
             )),
+        name if Functions::all().window.contains_key(name) => SqlError::new(
+            SqlState::WrongObjectType,
+            format!("window function {name} requires an OVER clause"),
+        ),
         name if is_of_json_paths(name) => {
             let error = SqlError::unsupported(format!("{name}()"));
             error.with_hint(
@@ -337,6 +341,15 @@ fn grouping_error(message: &str) -> SqlError {
 
 fn not_implemented(message: &str) -> SqlError {
     let shown = sentence_fragment(message);
+    if let Some((_, expression)) = message.split_once("does not support logical expression ") {
+        let what = match expression.split(['(', ' ', '{']).next() {
+            Some("ScalarSubquery" | "InSubquery" | "Exists" | "SetComparison" | "OuterReferenceColumn") => {
+                "a subquery of this form in an expression"
+            }
+            _ => "an expression or clause of this query",
+        };
+        return SqlError::unsupported(what);
+    }
     if shown.contains("ast node") || shown.contains('{') || shown.contains(": [") {
         return SqlError::unsupported("an expression or clause of this query");
     }

@@ -9,7 +9,8 @@ use arrow::datatypes::{DataType, Field, FieldRef, Fields, IntervalUnit, TimeUnit
 use datafusion::common::{DataFusionError, Result as PlanResult};
 use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
-    self, ArrayElemTypeDef, ExactNumberInfo, Ident, StructField, TimezoneInfo,
+    self, ArrayElemTypeDef, CharLengthUnits, CharacterLength, ExactNumberInfo, Ident, StructField,
+    TimezoneInfo,
 };
 
 use crate::parse::parse_data_type;
@@ -19,6 +20,8 @@ use crate::{SqlError, SqlState, jsonb};
 pub const DECIMAL_DIGITS: u8 = 38;
 /// Digits behind the point of `NUMERIC` and of averages of integers.
 pub const DECIMAL_SCALE: i8 = 16;
+/// Characters that a text type may be limited to.
+const TEXT_LENGTH_MAX: u32 = 10_485_760;
 /// How deep arrays and structs may be nested.
 const NESTING_MAX: usize = 16;
 
@@ -58,13 +61,15 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
         | Sql::String(None)
         | Sql::Char(None)
         | Sql::Character(None) => DataType::Utf8,
-        Sql::Varchar(_)
-        | Sql::CharacterVarying(_)
-        | Sql::CharVarying(_)
-        | Sql::Char(_)
-        | Sql::Character(_) => {
+        Sql::Varchar(_) | Sql::CharacterVarying(_) | Sql::CharVarying(_) => {
             return Err(SqlError::unsupported(format!("a length on a text type ({sql})"))
-                .with_hint("Use VARCHAR without a length: lengths are not enforced."));
+                .with_hint("Columns of tables and casts have lengths. Elsewhere use VARCHAR without one."));
+        }
+        Sql::Char(_) | Sql::Character(_) => {
+            return Err(
+                SqlError::unsupported(format!("type {sql}, whose values are filled up with blanks"))
+                    .with_hint("Use VARCHAR with that length."),
+            );
         }
         Sql::Bytea => DataType::Binary,
         Sql::Date => DataType::Date32,
@@ -92,6 +97,35 @@ fn nested_type(sql: &ast::DataType, depth: usize) -> Result<DataType, SqlError> 
         other => return Err(unknown_type(other)),
     };
     Ok(data_type)
+}
+
+/// A text type without its length, and the length in characters; `None` for any other type.
+///
+/// # Errors
+/// A length that no text type has (22023).
+pub(crate) fn limited_text(sql: &ast::DataType) -> Result<Option<(ast::DataType, u32)>, SqlError> {
+    use ast::DataType as Sql;
+    let (Sql::Varchar(Some(length)) | Sql::CharacterVarying(Some(length)) | Sql::CharVarying(Some(length))) =
+        sql
+    else {
+        return Ok(None);
+    };
+    let CharacterLength::IntegerLength {
+        length,
+        unit: None | Some(CharLengthUnits::Characters),
+    } = length
+    else {
+        return Ok(None);
+    };
+    let wrong = |what: &str| {
+        let message = format!("length for type varchar {what}");
+        Err(SqlError::new(SqlState::InvalidParameterValue, message))
+    };
+    match u32::try_from(*length) {
+        Ok(0) => wrong("must be at least 1"),
+        Ok(length) if length <= TEXT_LENGTH_MAX => Ok(Some((Sql::Varchar(None), length))),
+        _ => wrong(&format!("cannot exceed {TEXT_LENGTH_MAX}")),
+    }
 }
 
 fn unknown_type(sql: &ast::DataType) -> SqlError {

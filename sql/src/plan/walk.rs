@@ -44,8 +44,10 @@ pub(crate) fn walk(ast: &impl Visit, see: &mut dyn FnMut(Part<'_>) -> Flow) -> R
 
 /// What a changing walk meets, outer parts before inner ones.
 pub(crate) enum PartMut<'a> {
-    /// A query.
+    /// A query, before what is in it.
     Query(&'a mut Query),
+    /// A query, when all of it has been met.
+    QueryEnd(&'a mut Query),
     /// A SELECT.
     Select(&'a mut Select),
     /// A relation in FROM.
@@ -197,6 +199,10 @@ impl VisitorMut for WalkMut<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> Flow {
         (self.see)(PartMut::Query(query))
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> Flow {
+        (self.see)(PartMut::QueryEnd(query))
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> Flow {

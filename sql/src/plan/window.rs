@@ -36,6 +36,8 @@ use crate::{SqlError, SqlState};
 
 /// In how many windows of a HOP or CUMULATE a row may stand.
 pub const WINDOWS_PER_ROW_MAX: i64 = 10_000;
+/// The longest interval of a window, some 36,000 years: sums of it with a time that has a window fit.
+const WINDOW_US_MAX: i64 = 1 << 60;
 
 /// A relation with its windows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -502,7 +504,10 @@ fn interval_us(arg: &ast::Expr, context: &mut dyn RelationPlannerContext) -> Pla
     if nanos % 1000 != 0 {
         return Err(error("the intervals of a window must be whole microseconds"));
     }
-    i64::try_from(nanos / 1000).map_err(|_| error("the interval of a window is too long"))
+    i64::try_from(nanos / 1000)
+        .ok()
+        .filter(|us| us.abs() <= WINDOW_US_MAX)
+        .ok_or_else(|| error("the interval of a window is too long"))
 }
 
 impl fmt::Display for WindowKind {

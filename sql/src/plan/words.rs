@@ -72,12 +72,15 @@ fn constants_in(message: &str) -> String {
 
 /// The text with Arrow's type names replaced by SQL's.
 pub(crate) fn sql_types_in(message: &str) -> String {
-    const NAMES: [(&str, &str); 18] = [
+    const NAMES: [(&str, &str); 21] = [
         ("Struct(\"jsonb\": Utf8)", "jsonb"),
         ("Timestamp(µs, \"UTC\")", "timestamp with time zone"),
+        ("Timestamp(ns, \"UTC\")", "timestamp with time zone"),
         ("Timestamp(µs)", "timestamp without time zone"),
         ("Timestamp(ns)", "timestamp without time zone"),
         ("Interval(MonthDayNano)", "interval"),
+        ("IntervalMonthDayNano", "interval"),
+        ("Time64(ns)", "time without time zone"),
         ("Time64(µs)", "time without time zone"),
         ("Utf8View", "character varying"),
         ("LargeUtf8", "character varying"),
@@ -100,7 +103,34 @@ pub(crate) fn sql_types_in(message: &str) -> String {
         let end = text[start..].find(')').map_or(text.len(), |end| start + end + 1);
         text.replace_range(start..end, "numeric");
     }
+    // Innermost ones first: what is in them has its name already.
+    while let Some((start, end)) = innermost("List(", &text) {
+        let inner = &text[start + "List(".len()..end - 1];
+        let element = inner.split(", field: ").next().unwrap_or(inner);
+        let element = element
+            .trim_start_matches("non-null ")
+            .trim_start_matches("nullable ");
+        text.replace_range(start..end, &format!("{element}[]"));
+    }
+    while let Some((start, end)) = innermost("Struct(", &text) {
+        text.replace_range(start..end, "record");
+    }
     text
+}
+
+/// Where the last part that opens with `open` stands, up to the parenthesis that closes it.
+fn innermost(open: &str, text: &str) -> Option<(usize, usize)> {
+    let start = text.rfind(open)?;
+    let mut depth = 0;
+    for (at, byte) in text.bytes().enumerate().skip(start) {
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 1 => return Some((start, at + 1)),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -112,6 +142,10 @@ mod tests {
         assert_eq!(
             sql_types_in("Int64 + Decimal128(38, 0) = Utf8"),
             "bigint + numeric = character varying"
+        );
+        assert_eq!(
+            sql_types_in("f(List(Date32), List(List(Decimal128(5, 2))), Struct(\"a\": Int32))"),
+            "f(date[], numeric[][], record)"
         );
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 
 use super::{connector_options, expression_text, include_type};
 use crate::catalog::{
@@ -12,7 +12,7 @@ use crate::catalog::{
 use crate::error::{SqlError, SqlState};
 use crate::jsonb::holds_documents;
 use crate::options::{Lookup, interpolate_all};
-use crate::plan::types::{arrow_type, sql_type_name, written_type};
+use crate::plan::types::{arrow_type, limited_text, sql_type_name, written_type};
 use crate::plan::{check_default, check_source, scan_of};
 use crate::statement::{CreateTable, Filled, OnConflict, TableColumn, TableConnector};
 use crate::stream_plan::{PlanNode, StreamOp, StreamPlan};
@@ -27,7 +27,7 @@ pub fn resolve_table(statement: &CreateTable, lookup: Lookup<'_>) -> Result<Tabl
     let mut columns = statement
         .columns
         .iter()
-        .map(column_def)
+        .map(|column| column_def(column, statement.connector.is_some()))
         .collect::<Result<Vec<_>, _>>()?;
     for column in &primary_key {
         columns[*column].nullable = false;
@@ -71,21 +71,28 @@ fn key_columns(statement: &CreateTable) -> Result<Vec<usize>, SqlError> {
     Ok(key)
 }
 
-/// Keys are told apart by their bytes, and equal documents may differ in theirs.
+/// Keys are told apart by their bytes, and equal documents and intervals may differ in theirs.
 fn check_key_types(
     statement: &CreateTable,
     columns: &[TableColumnDef],
     primary_key: &[usize],
 ) -> Result<(), SqlError> {
-    let document = primary_key
+    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+    let equal_in_value = |data_type: &DataType| holds_documents(data_type) || is_interval(data_type);
+    let Some(place) = primary_key
         .iter()
-        .position(|column| holds_documents(&columns[*column].data_type));
-    let Some(place) = document else {
+        .position(|column| equal_in_value(&columns[*column].data_type))
+    else {
         return Ok(());
     };
-    let name = sql_type_name(&columns[primary_key[place]].data_type);
-    let error = SqlError::unsupported(format!("a primary key of type {name}"))
-        .with_hint("Take a field of the document into a column of its own, and make that the key.");
+    let data_type = &columns[primary_key[place]].data_type;
+    let error = SqlError::unsupported(format!("a primary key of type {}", sql_type_name(data_type)));
+    let error = match is_interval(data_type) {
+        true => error.with_hint("Make a number of it, for instance of seconds, and make that the key."),
+        false => {
+            error.with_hint("Take a field of the document into a column of its own, and make that the key.")
+        }
+    };
     Err(match statement.primary_key.get(place) {
         Some((_, position)) => error.at(*position),
         None => error,
@@ -105,9 +112,17 @@ fn column_named(
     })
 }
 
-fn column_def(column: &TableColumn) -> Result<TableColumnDef, SqlError> {
+/// A column; what comes from outside is not checked against a length.
+fn column_def(column: &TableColumn, from_outside: bool) -> Result<TableColumnDef, SqlError> {
     let place = |error: SqlError| error.at(column.position);
-    let data_type = arrow_type(&column.data_type).map_err(place)?;
+    let limited = limited_text(&column.data_type)
+        .map_err(place)?
+        .filter(|_| !from_outside);
+    let (data_type, length) = match limited {
+        Some((plain, length)) => (arrow_type(&plain), Some(length)),
+        None => (arrow_type(&column.data_type), None),
+    };
+    let data_type = data_type.map_err(place)?;
     let filled = match &column.filled {
         Filled::Null => FilledDef::Null,
         Filled::Default(expression) => {
@@ -123,6 +138,7 @@ fn column_def(column: &TableColumn) -> Result<TableColumnDef, SqlError> {
     Ok(TableColumnDef {
         name: column.name.clone(),
         data_type,
+        length,
         nullable: !column.not_null,
         filled,
     })

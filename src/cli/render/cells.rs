@@ -1,6 +1,6 @@
 //! The cells of a batch as PostgreSQL's output text.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
 use arrow::record_batch::RecordBatch;
 
 use crate::text::ColumnText;
@@ -25,7 +25,54 @@ impl Cells {
     }
 }
 
-/// Whether psql aligns values of this type to the right.
-pub(super) fn aligns_right(data_type: &DataType) -> bool {
-    data_type.is_numeric()
+/// What a column of texts stands for: a server sends texts. It is in the metadata of the field, under [`Meaning::KEY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Meaning {
+    /// Numbers.
+    Number,
+    /// JSON.
+    Document,
+    /// Timestamps, and whether they have a zone.
+    Instant {
+        /// They have one.
+        zoned: bool,
+    },
+}
+
+impl Meaning {
+    /// Where it stands in the metadata of a field.
+    const KEY: &str = "highwater.meaning";
+
+    const ALL: [Self; 4] = [
+        Self::Number,
+        Self::Document,
+        Self::Instant { zoned: false },
+        Self::Instant { zoned: true },
+    ];
+
+    /// What stands there.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Number => "number",
+            Self::Document => "document",
+            Self::Instant { zoned: false } => "timestamp",
+            Self::Instant { zoned: true } => "timestamptz",
+        }
+    }
+
+    /// A field whose texts stand for it.
+    pub(in crate::cli) fn mark(self, field: Field) -> Field {
+        field.with_metadata([(Self::KEY.to_owned(), self.name().to_owned())].into())
+    }
+
+    /// What the texts of a column stand for.
+    pub(super) fn of(field: &Field) -> Option<Self> {
+        let name = field.metadata().get(Self::KEY)?;
+        Self::ALL.into_iter().find(|meaning| meaning.name() == name)
+    }
+}
+
+/// Whether psql aligns the values of a column to the right.
+pub(in crate::cli) fn aligns_right(field: &Field) -> bool {
+    field.data_type().is_numeric() || Meaning::of(field) == Some(Meaning::Number)
 }

@@ -4,9 +4,10 @@
 use std::io::{self, Write};
 
 use arrow::array::{Array, ArrayRef, AsArray as _, BooleanArray, ListArray, StructArray};
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 
+use super::cells::Meaning;
 use super::{STOP_ROWS, Written};
 use crate::text::ColumnText;
 
@@ -22,7 +23,13 @@ pub(super) fn rows(
     stop: &dyn Fn() -> bool,
     out: &mut dyn Write,
 ) -> io::Result<Written> {
-    let columns: Vec<Value> = batch.columns().iter().map(Value::new).collect();
+    let schema = batch.schema();
+    let columns: Vec<Value> = schema
+        .fields()
+        .iter()
+        .zip(batch.columns())
+        .map(|(field, array)| Value::of(field, array))
+        .collect();
     let mut line = String::new();
     for row in 0..batch.num_rows() {
         if row % STOP_ROWS == 0 && stop() {
@@ -64,6 +71,17 @@ enum Value {
 }
 
 impl Value {
+    /// A column, which may be of texts that stand for something else.
+    fn of(field: &Field, array: &ArrayRef) -> Self {
+        let text = || ColumnText::new(array);
+        match Meaning::of(field) {
+            None => Self::new(array),
+            Some(Meaning::Number) => Self::Number(text()),
+            Some(Meaning::Document) => Self::Document(text()),
+            Some(Meaning::Instant { zoned }) => Self::Instant(text(), zoned),
+        }
+    }
+
     fn new(array: &ArrayRef) -> Self {
         let text = || ColumnText::new(array);
         match array.data_type() {

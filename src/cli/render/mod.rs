@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use self::cells::Cells;
+pub(super) use self::cells::{Meaning, aligns_right};
 use crate::Rows;
 
 /// How rows are written.
@@ -159,6 +160,32 @@ fn each(
         }
     }
     Ok(Written::Whole)
+}
+
+/// A header and rows.
+type TableLines = (Vec<String>, Vec<Vec<String>>);
+
+/// A table as lines: those of the header, and those of each row.
+///
+/// # Errors
+/// None: memory takes what is written.
+pub(super) fn table_lines(batch: &RecordBatch) -> io::Result<TableLines> {
+    let mut layout = table::Layout::new(&batch.schema());
+    let cells = Cells::new(batch);
+    (0..batch.num_rows()).for_each(|row| layout.measure(&cells, row));
+    let lines = |bytes: Vec<u8>| {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut header = Vec::new();
+    layout.header(&mut header)?;
+    let rows = (0..batch.num_rows()).map(|row| {
+        let mut written = Vec::new();
+        layout.row(&cells, row, &mut written)?;
+        Ok(lines(written))
+    });
+    let rows = rows.collect::<io::Result<Vec<_>>>()?;
+    Ok((lines(header), rows))
 }
 
 /// Writes batches that come one after another, with one header: what a subscription shows.

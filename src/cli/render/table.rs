@@ -29,11 +29,7 @@ impl Layout {
     pub(super) fn new(schema: &Schema) -> Self {
         let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
         let widths = names.iter().map(|name| widest(&lines(name))).collect();
-        let right = schema
-            .fields()
-            .iter()
-            .map(|field| aligns_right(field.data_type()))
-            .collect();
+        let right = schema.fields().iter().map(|field| aligns_right(field)).collect();
         Self {
             names,
             widths,

@@ -2,19 +2,19 @@
 
 use super::existing::{Existing, look_up};
 use super::tell;
-use crate::Error;
 use crate::cli::client::Client;
 use crate::cli::failure::{Failure, told, write_notice};
 use crate::cli::paint::Paint;
 use crate::cli::script::{Piece, Script};
 use crate::sql::parse::parse;
 use crate::sql::statement::Parsed;
+use crate::{Error, Session};
 
 /// Runs the script up to its first error, which is told.
 ///
 /// # Errors
 /// [`Failure::Told`] after an error.
-pub(super) async fn apply(client: &mut Client, script: &Script) -> Result<(), Failure> {
+pub(super) async fn apply(client: &mut Client, session: &Session, script: &Script) -> Result<(), Failure> {
     if let Some(Piece::Command(range)) = script
         .pieces()
         .into_iter()
@@ -27,7 +27,7 @@ pub(super) async fn apply(client: &mut Client, script: &Script) -> Result<(), Fa
     }
     let statements = parse(&script.text).map_err(|error| tell(&error.into(), script, 0))?;
     for parsed in &statements {
-        match step(client, parsed).await {
+        match step(client, session, parsed).await {
             Err(Failure::Database(error)) => return Err(tell(&error, script, parsed.offset)),
             other => other?,
         }
@@ -35,8 +35,8 @@ pub(super) async fn apply(client: &mut Client, script: &Script) -> Result<(), Fa
     Ok(())
 }
 
-async fn step(client: &mut Client, parsed: &Parsed) -> Result<(), Failure> {
-    match look_up(&client.session, parsed).await? {
+async fn step(client: &mut Client, session: &Session, parsed: &Parsed) -> Result<(), Failure> {
+    match look_up(session, parsed).await? {
         None => client.statement(parsed).await,
         Some(Existing::Same { noun, name }) => {
             notice(client, &format!("{noun} \"{name}\" is there already and goes on"))

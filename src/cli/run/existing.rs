@@ -3,8 +3,8 @@
 use crate::sql::parse::parse;
 use crate::sql::show;
 use crate::sql::statement::{
-    CreateFunction, CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView, Filled,
-    Parsed, SourceColumnKind, Statement, TableConnector, WithOptions,
+    CreateFunction, CreateIndex, CreateMaterializedView, CreateSink, CreateSource, CreateTable, CreateView,
+    Filled, IndexColumn, Parsed, SourceColumnKind, Statement, TableConnector, WithOptions,
 };
 use crate::{Error, Session};
 
@@ -81,6 +81,7 @@ fn made_by(statement: &Statement) -> Option<(&'static str, &str, bool)> {
             Some(("materialized view", &view.name, view.if_not_exists))
         }
         Statement::CreateSink(sink) => Some(("sink", &sink.name, sink.if_not_exists)),
+        Statement::CreateIndex(index) => Some(("index", &index.name, index.if_not_exists)),
         Statement::CreateFunction(function) if !function.or_replace => {
             Some(("function", &function.name, false))
         }
@@ -99,6 +100,7 @@ fn is_same(recorded: &Statement, given: &Statement) -> bool {
             is_same_materialized_view(recorded, given)
         }
         (Statement::CreateSink(recorded), Statement::CreateSink(given)) => is_same_sink(recorded, given),
+        (Statement::CreateIndex(recorded), Statement::CreateIndex(given)) => is_same_index(recorded, given),
         (Statement::CreateFunction(recorded), Statement::CreateFunction(given)) => {
             is_same_function(recorded, given)
         }
@@ -180,6 +182,19 @@ fn is_same_materialized_view(recorded: &CreateMaterializedView, given: &CreateMa
         && recorded.emit_on_window_close == given.emit_on_window_close
         && recorded.query.to_string() == given.query.to_string()
         && is_same_options(&recorded.with, &given.with)
+}
+
+fn is_same_index(recorded: &CreateIndex, given: &CreateIndex) -> bool {
+    let columns = |index: &CreateIndex| -> Vec<_> {
+        let columns = index.columns.iter().cloned();
+        columns
+            .map(|column| IndexColumn {
+                position: 0,
+                ..column
+            })
+            .collect()
+    };
+    recorded.relation == given.relation && columns(recorded) == columns(given)
 }
 
 fn is_same_function(recorded: &CreateFunction, given: &CreateFunction) -> bool {

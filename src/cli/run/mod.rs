@@ -16,6 +16,7 @@ use super::args::RunOptions;
 use super::client::Client;
 use super::failure::{Failure, Place, write_error};
 use super::interrupt::Interrupt;
+use super::link::Link;
 use super::opening::with_memory;
 use super::output::Output;
 use super::paint::Paint;
@@ -126,16 +127,18 @@ async fn drive(
     signals: &mut Signals,
 ) -> Result<End, Failure> {
     let output = Output::stdout(Format::Table, options.quiet);
-    let mut client = Client::new(database, output, Interrupt::default());
+    let link = Link::Own(Box::new(database.session()));
+    let mut client = Client::new(link, output, Interrupt::default());
+    let session = database.session();
     tokio::select! {
-        applied = apply::apply(&mut client, script) => applied?,
+        applied = apply::apply(&mut client, &session, script) => applied?,
         signal = signals.next() => return Ok(End::new(Reason::Signal(signal), &Status::default())),
     }
     let mut report = Report::new(options);
     report.start()?;
     let mut was_caught_up = false;
     loop {
-        let status = Status::take(&client.session).await?;
+        let status = Status::take(&session).await?;
         report.show(&status)?;
         if let Some(reason) = over(&status) {
             report.end(&status)?;

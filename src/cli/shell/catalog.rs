@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringArray};
+use arrow::array::{ArrayRef, BooleanArray, StringArray};
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 
@@ -11,8 +12,10 @@ use super::words::SYSTEM_TABLES;
 use crate::cli::client::Client;
 use crate::cli::failure::{Failure, told};
 use crate::cli::figures::Figures;
+use crate::cli::link::Link;
 use crate::sql::plan::sql_type_name;
 use crate::sql::show;
+use crate::text::ColumnText;
 use crate::{Error, Rows};
 
 /// Kinds of objects.
@@ -62,7 +65,7 @@ async fn relations(client: &Client) -> Result<Vec<Relation>, Error> {
     let mut relations = Vec::new();
     for kind in KINDS {
         let sql = format!("SHOW {}S", kind.noun().to_uppercase());
-        let figures = Figures::new(&client.ask(&sql).await?)?;
+        let figures = Figures::new(&client.link.ask(&sql).await?)?;
         for row in figures.rows() {
             let connector = matches!(kind, Kind::Source | Kind::Sink)
                 .then(|| row.text("connector"))
@@ -96,7 +99,7 @@ pub(super) async fn list(
     kind: Option<Kind>,
     pattern: Option<&str>,
 ) -> Result<(), Failure> {
-    let states = Figures::new(&client.ask("SELECT name, state FROM hw.queries").await?)?;
+    let states = Figures::new(&client.link.ask("SELECT name, state FROM hw.queries").await?)?;
     let states: HashMap<String, String> = states
         .rows()
         .filter_map(|row| Some((row.text("name")?, row.text("state")?)))
@@ -132,6 +135,38 @@ pub(super) async fn list(
     Ok(())
 }
 
+/// Shows the rows of a statement whose first column has names, of which a pattern may leave some.
+///
+/// # Errors
+/// What the statement reports; an output that takes no more.
+pub(super) async fn list_by(
+    client: &mut Client,
+    sql: &str,
+    title: &str,
+    pattern: Option<&str>,
+) -> Result<(), Failure> {
+    let rows = client.link.ask(sql).await?;
+    let mut batches = Vec::with_capacity(rows.batches.len());
+    for batch in rows.batches {
+        let names = ColumnText::new(batch.column(0));
+        let kept: BooleanArray = (0..batch.num_rows())
+            .map(|row| {
+                let mut name = String::new();
+                names.write(row, &mut name);
+                Some(pattern.is_none_or(|pattern| matches(pattern, &name)))
+            })
+            .collect();
+        let kept = filter_record_batch(&batch, &kept);
+        batches.push(kept.map_err(|error| Error::new("XX000", error.to_string()))?);
+    }
+    let rows = Rows {
+        schema: rows.schema,
+        batches,
+    };
+    client.output.rows(&rows, Some(title), &client.interrupt)?;
+    Ok(())
+}
+
 /// Shows the columns of one object, and its definition.
 ///
 /// # Errors
@@ -152,7 +187,7 @@ pub(super) async fn describe(client: &mut Client, name: &str) -> Result<(), Fail
         return Err(told(&format!("Did not find any relation named \"{unquoted}\".")));
     };
     let name = show::name(&relation.name);
-    let described = Figures::new(&client.ask(&format!("DESCRIBE {name}")).await?)?;
+    let described = Figures::new(&client.link.ask(&format!("DESCRIBE {name}")).await?)?;
     let cells = described.rows().map(|row| {
         ["column", "type", "nullable", "extra"]
             .iter()
@@ -163,7 +198,7 @@ pub(super) async fn describe(client: &mut Client, name: &str) -> Result<(), Fail
     let noun = relation.kind.noun();
     let title = format!("{}{} \"{}\"", noun[..1].to_uppercase(), &noun[1..], relation.name);
     client.output.rows(&rows, Some(&title), &client.interrupt)?;
-    let created = Figures::new(&client.ask(&format!("SHOW CREATE {name}")).await?)?;
+    let created = Figures::new(&client.link.ask(&format!("SHOW CREATE {name}")).await?)?;
     let definition = created
         .rows()
         .find_map(|row| row.text("create_statement"))
@@ -176,7 +211,7 @@ pub(super) async fn describe(client: &mut Client, name: &str) -> Result<(), Fail
 }
 
 async fn describe_system_table(client: &mut Client, name: &str) -> Result<(), Failure> {
-    let empty = client.ask(&format!("SELECT * FROM {name} LIMIT 0")).await?;
+    let empty = client.link.ask(&format!("SELECT * FROM {name} LIMIT 0")).await?;
     let fields = empty.schema.fields().iter();
     let cells = fields.map(|field| vec![Some(field.name().clone()), Some(sql_type_name(field.data_type()))]);
     let rows = text_rows(&["Column", "Type"], cells.collect())?;
@@ -208,11 +243,12 @@ pub(super) fn list_system_tables(client: &mut Client) -> Result<(), Failure> {
 /// # Errors
 /// An output that takes no more.
 pub(super) fn list_databases(client: &mut Client) -> Result<(), Failure> {
-    let database = client.database();
-    let place = database
-        .dir()
-        .map_or_else(|| "in memory".to_owned(), |dir| dir.display().to_string());
-    let access = if database.is_read_only() {
+    let place = match (&client.link, client.link.dir()) {
+        (_, Some(dir)) => dir.display().to_string(),
+        (Link::Own(_), None) => "in memory".to_owned(),
+        (Link::Remote(_), None) => client.link.place(),
+    };
+    let access = if client.link.is_read_only() {
         "read-only"
     } else {
         "read and write"

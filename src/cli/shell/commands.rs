@@ -1,13 +1,16 @@
 //! Backslash commands.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::time::Duration;
 
 use super::catalog::{self, Kind};
-use super::help;
+use super::variables::{assignment, words};
+use super::{copy, help};
 use crate::cli::client::Client;
 use crate::cli::failure::{Failure, told};
-use crate::cli::render::Expanded;
+use crate::cli::pager::Paging;
+use crate::cli::render::{Expanded, Format};
 use crate::cli::script::Script;
 
 /// Whether to go on after a command.
@@ -49,9 +52,13 @@ pub(in crate::cli) async fn run(client: &mut Client, line: &str) -> Result<Next,
         "\\dt" => catalog::list(client, Some(Kind::Table), argument).await?,
         "\\dv" => catalog::list(client, Some(Kind::View), argument).await?,
         "\\dm" => catalog::list(client, Some(Kind::MaterializedView), argument).await?,
+        "\\df" => catalog::list_by(client, "SHOW FUNCTIONS", "List of functions", argument).await?,
+        "\\di" => catalog::list_by(client, "SHOW INDEXES", "List of indexes", argument).await?,
         "\\dso" => catalog::list(client, Some(Kind::Source), argument).await?,
         "\\dsi" => catalog::list(client, Some(Kind::Sink), argument).await?,
-        "\\g" | "\\gx" | "\\watch" | "\\p" | "\\r" => return statement_command(client, name, rest).await,
+        "\\g" | "\\gx" | "\\watch" | "\\p" | "\\r" | "\\e" => {
+            return statement_command(client, name, rest).await;
+        }
         "\\i" | "\\ir" => {
             let script = Script::read(required(argument, name)?.as_ref())?;
             return client.run_script(&script).await;
@@ -62,6 +69,10 @@ pub(in crate::cli) async fn run(client: &mut Client, line: &str) -> Result<Next,
                 .map(|(path, made)| made.map_err(|error| Failure::file(format!("write \"{path}\""), error)));
             client.output.redirect(file.transpose()?)?;
         }
+        "\\copy" => copy::copy(client, rest).await?,
+        "\\set" => set(client, rest)?,
+        "\\unset" => client.variables.unset(required(argument, name)?),
+        "\\pset" => set_print(client, rest)?,
         "\\echo" => client.output.line(argument.unwrap_or(""))?,
         "\\x" => set_expanded(client, argument)?,
         "\\timing" => set_timing(client, argument)?,
@@ -79,6 +90,11 @@ async fn statement_command(client: &mut Client, name: &str, rest: &str) -> Resul
         "\\r" => {
             client.last_sql.clear();
             client.output.line("Query buffer reset (cleared).")?;
+        }
+        "\\e" => {
+            let edited = edit(&sql)?;
+            client.output.line(edited.trim_end())?;
+            return client.run_script(&Script::command(&edited)).await;
         }
         _ if sql.trim().is_empty() => return Err(told(&format!("{name}: there is no statement to run"))),
         "\\gx" => return client.run_expanded(&Script::command(&sql)).await,
@@ -126,17 +142,92 @@ async fn watch(client: &mut Client, sql: &str, arguments: &str) -> Result<(), Fa
 }
 
 fn connection(client: &Client) -> String {
-    let database = client.database();
-    match database.dir() {
-        None => "You use a database in memory.".to_owned(),
-        Some(dir) if database.is_read_only() => {
-            format!(
-                "You use the database in \"{}\", read-only at its last checkpoint.",
-                dir.display()
-            )
+    format!("You use the {}.", client.link.place())
+}
+
+/// `\set`: one variable, or all that there are.
+fn set(client: &mut Client, rest: &str) -> Result<(), Failure> {
+    if let Some((name, value)) = assignment(rest) {
+        let is_name = |char: char| char.is_alphanumeric() || char == '_';
+        if !name.chars().all(is_name) {
+            return Err(told(&format!("\\set: \"{name}\" is no name of a variable")));
         }
-        Some(dir) => format!("You use the database in \"{}\".", dir.display()),
+        client.variables.set(name, value);
+        return Ok(());
     }
+    let all: Vec<String> = client
+        .variables
+        .iter()
+        .map(|(name, value)| format!("{name} = '{value}'"))
+        .collect();
+    if all.is_empty() {
+        return announce(client, "There is no variable yet.");
+    }
+    Ok(client.output.line(&all.join("\n"))?)
+}
+
+/// `\pset`: how rows are shown.
+fn set_print(client: &mut Client, rest: &str) -> Result<(), Failure> {
+    let words = words(rest);
+    let word = |at: usize| words.get(at).map(String::as_str);
+    match (word(0), word(1)) {
+        (Some("pager"), value) => {
+            client.output.paging = match (value, client.output.paging) {
+                (Some("on"), _) | (None, Paging::Off) => Paging::On,
+                (Some("off"), _) | (None, _) => Paging::Off,
+                (Some("always"), _) => Paging::Always,
+                (Some(other), _) => {
+                    let text = format!("\\pset pager takes on, off or always, not \"{other}\"");
+                    return Err(told(&text));
+                }
+            };
+            let state = match client.output.paging {
+                Paging::On => "used for long output",
+                Paging::Off => "not used",
+                Paging::Always => "used for all rows",
+            };
+            announce(client, &format!("The pager is {state}."))
+        }
+        (Some("format"), Some(name)) => {
+            let Ok(format) = <Format as clap::ValueEnum>::from_str(name, true) else {
+                return Err(told(&format!(
+                    "\\pset format takes table, csv or json, not \"{name}\""
+                )));
+            };
+            client.output.format = format;
+            announce(client, &format!("Output format is {name}."))
+        }
+        (Some("expanded"), value) => set_expanded(client, value),
+        _ => Err(told("\\pset takes pager, format or expanded, and a value")),
+    }
+}
+
+/// The text as a person leaves it in `VISUAL`, `EDITOR` or `vi`.
+fn edit(text: &str) -> Result<String, Failure> {
+    let variable = |name| {
+        std::env::var(name)
+            .ok()
+            .filter(|value: &String| !value.trim().is_empty())
+    };
+    let editor = variable("VISUAL").or_else(|| variable("EDITOR"));
+    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    let file = tempfile::Builder::new()
+        .prefix("highwater")
+        .suffix(".sql")
+        .tempfile();
+    let mut file = file.map_err(|error| Failure::file("make a file to edit", error))?;
+    let written = writeln!(file, "{}", text.trim_end()).and_then(|()| file.flush());
+    written.map_err(|error| Failure::file("write the file to edit", error))?;
+    // The editor may have arguments of its own, and the path may have blanks.
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", &format!("{editor} \"$1\""), "sh"])
+        .arg(file.path())
+        .status()
+        .map_err(|error| Failure::file(format!("run \"{editor}\""), error))?;
+    if !status.success() {
+        return Err(told(&format!("\\e: \"{editor}\" has failed; nothing runs")));
+    }
+    std::fs::read_to_string(file.path()).map_err(|error| Failure::file("read the edited file", error))
 }
 
 fn set_expanded(client: &mut Client, argument: Option<&str>) -> Result<(), Failure> {

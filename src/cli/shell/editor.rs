@@ -1,15 +1,17 @@
 //! Reading statements from a person: line editing, history over all sessions, completion.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Helper};
 
+use super::highlight::highlight;
 use super::words::{self, KEYWORDS};
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
@@ -60,7 +62,10 @@ impl Editor {
             .map_err(broken)?
             .build();
         let mut lines = rustyline::Editor::with_config(config).map_err(broken)?;
-        lines.set_helper(Some(Completion::default()));
+        lines.set_helper(Some(Completion {
+            names: Vec::new(),
+            paint,
+        }));
         let file = history_file();
         if let Some(file) = &file {
             // At the first start there is none.
@@ -200,9 +205,9 @@ fn history_file() -> Option<PathBuf> {
 }
 
 /// Completes keywords, names of objects, and backslash commands.
-#[derive(Default)]
 struct Completion {
     names: Vec<String>,
+    paint: Paint,
 }
 
 impl Completer for Completion {
@@ -222,6 +227,18 @@ impl Hinter for Completion {
     type Hint = String;
 }
 
-impl Highlighter for Completion {}
+impl Highlighter for Completion {
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        match self.paint {
+            Paint::Plain => Cow::Borrowed(line),
+            Paint::Colour => Cow::Owned(highlight(line, self.paint)),
+        }
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        self.paint == Paint::Colour
+    }
+}
+
 impl Validator for Completion {}
 impl Helper for Completion {}

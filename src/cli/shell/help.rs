@@ -6,26 +6,32 @@ General
   \\q                     leave (also Ctrl-D)
   \\? | \\h [STATEMENT]    this list | the syntax of statements
   \\conninfo              which database this is
+  \\set [NAME [VALUE]]    variables, which :name, :'name' and :\"name\" stand for | \\unset NAME
   \\! COMMAND             run a command of the operating system
 
 Objects
   \\d [NAME]              all relations | columns and definition of one
   \\dt | \\dv | \\dm | \\dso | \\dsi [PATTERN]
                          tables | views | materialized views | sources | sinks
+  \\df | \\di [PATTERN]     functions | indexes
   \\dS                    the system tables hw.*
   \\l                     databases
 
 Statements
   \\g | \\gx               run the statement (again) | with one line per column
   \\watch [SECONDS] [c=N] run it again and again, until Ctrl-C or N times
-  \\p | \\r                print | forget the statement that is being typed
+  \\p | \\r | \\e           print | forget | edit the statement that is being typed, or the last one
 
 Input and output
   \\i FILE                run a file
+  \\copy TABLE | (QUERY) FROM | TO 'FILE' [csv header]
+                         rows between a table and a file of this machine
   \\o [FILE]              write results to a file | to the terminal again
   \\echo TEXT             print a text
   \\x [on|off|auto]       one line per column
   \\timing [on|off]       how long statements take
+  \\pset pager [on|off|always] | format [table|csv|json]
+                         a pager for long output | how rows are written
 
 A statement ends with a semicolon. Ctrl-C cancels it. SUBSCRIBE view; shows changes as they come.";
 
@@ -72,28 +78,35 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
          [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;",
     ),
     (
-        "DROP",
-        "DROP SOURCE | TABLE | VIEW | MATERIALIZED VIEW | SINK [IF EXISTS] name [, …] [CASCADE];",
+        "CREATE INDEX",
+        "CREATE INDEX [IF NOT EXISTS] [name] ON relation (column [ASC | DESC] [NULLS FIRST | LAST] [, …]);",
     ),
-    ("ALTER", "ALTER TABLE | MATERIALIZED VIEW | SINK name RESUME;"),
+    (
+        "DROP",
+        "DROP SOURCE | TABLE | VIEW | MATERIALIZED VIEW | INDEX | SINK [IF EXISTS] name [, …] [CASCADE];",
+    ),
+    (
+        "ALTER",
+        "ALTER TABLE | MATERIALIZED VIEW | INDEX | SINK name RESUME;",
+    ),
     (
         "SELECT",
-        "SELECT expression [AS name] [, …]\nFROM table | view | hw.table | TUMBLE(relation, column, size) | \
+        "SELECT expression [AS name] [, …]\nFROM table | view | source | hw.table | TUMBLE(relation, column, size) | \
          HOP(relation, column, hop, size)\n[WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [LIMIT n];",
     ),
     (
         "SUBSCRIBE",
-        "SUBSCRIBE [TO] table | view [WITH (snapshot = true | false)];",
+        "SUBSCRIBE [TO] relation | (query) [WITH (snapshot = true | false, progress = true | false)];",
     ),
     (
         "SHOW",
-        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
+        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | INDEXES | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
          SHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
     ),
     ("DESCRIBE", "DESCRIBE name;"),
     (
         "EXPLAIN",
-        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;",
+        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;\nEXPLAIN WHY | ANALYZE view | sink;",
     ),
     ("CHECKPOINT", "CHECKPOINT;"),
     ("SET", "SET name = value;"),

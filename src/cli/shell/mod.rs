@@ -2,8 +2,11 @@
 
 mod catalog;
 pub(super) mod commands;
+mod copy;
 mod editor;
 mod help;
+mod highlight;
+pub(super) mod variables;
 mod words;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -17,9 +20,12 @@ use super::args::{Job, ShellOptions};
 use super::client::Client;
 use super::failure::Failure;
 use super::interrupt::Interrupt;
+use super::link::Link;
 use super::opening;
 use super::output::Output;
+use super::pager::Paging;
 use super::paint::Paint;
+use super::remote::Remote;
 use super::script::{Piped, Script};
 
 /// Runs the shell until its jobs are done or the person leaves, then closes the database with a last checkpoint.
@@ -27,7 +33,11 @@ use super::script::{Piped, Script};
 /// # Errors
 /// What was not told yet.
 pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCode, Failure> {
-    let interactive = options.jobs.is_empty() && std::io::stdin().is_terminal();
+    if let Some(address) = &options.url {
+        let remote = runtime.block_on(Remote::connect(address.clone()))?;
+        talk(runtime, Link::Remote(Box::new(remote)), options)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let opened = runtime.block_on(opening::open(
         options.dir.as_deref(),
         options.read_only,
@@ -36,15 +46,7 @@ pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCod
     if let Some(remark) = &opened.remark {
         writeln!(std::io::stderr(), "{remark}")?;
     }
-    let interrupt = Interrupt::default();
-    let output = Output::stdout(options.format, options.quiet);
-    let mut client = Client::new(&opened.database, output, interrupt.clone());
-    let ended = if interactive {
-        runtime.block_on(async { interrupt.listen() });
-        converse(runtime, &mut client, options.quiet)
-    } else {
-        runtime.block_on(run_jobs(&mut client, &options.jobs)).map(|_| ())
-    };
+    let ended = talk(runtime, Link::Own(Box::new(opened.database.session())), options);
     let closed = if opened.database.is_read_only() {
         Ok(())
     } else {
@@ -53,6 +55,19 @@ pub(super) fn start(runtime: &Runtime, options: &ShellOptions) -> Result<ExitCod
     ended?;
     closed?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the jobs, or what a person types.
+fn talk(runtime: &Runtime, link: Link, options: &ShellOptions) -> Result<(), Failure> {
+    let interrupt = Interrupt::default();
+    let output = Output::stdout(options.format, options.quiet);
+    let mut client = Client::new(link, output, interrupt.clone());
+    if options.jobs.is_empty() && std::io::stdin().is_terminal() {
+        runtime.block_on(async { interrupt.listen() });
+        client.output.paging = Paging::On;
+        return converse(runtime, &mut client, options.quiet);
+    }
+    runtime.block_on(run_jobs(&mut client, &options.jobs)).map(drop)
 }
 
 async fn run_jobs(client: &mut Client, jobs: &[Job]) -> Result<Next, Failure> {
@@ -122,13 +137,14 @@ fn converse(runtime: &Runtime, client: &mut Client, quiet: bool) -> Result<(), F
 
 fn banner(client: &Client) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let database = client.database();
-    let place = match database.dir() {
-        None => "Database in memory: it is gone when you leave. Name a directory to keep one.".to_owned(),
-        Some(dir) if database.is_read_only() => {
-            format!("Database {}, read-only at its last checkpoint.", dir.display())
+    let place = match &client.link {
+        Link::Own(session) if session.database().dir().is_none() => {
+            "Database in memory: it is gone when you leave. Name a directory to keep one.".to_owned()
         }
-        Some(dir) => format!("Database {}.", dir.display()),
+        link => {
+            let place = link.place();
+            format!("{}{}.", place[..1].to_uppercase(), &place[1..])
+        }
     };
     format!("Highwater {version}. Type \\? for help, \\q to leave.\n{place}")
 }

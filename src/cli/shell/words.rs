@@ -34,6 +34,8 @@ pub(super) const KEYWORDS: &[&str] = &[
     "END",
     "EXISTS",
     "EXPLAIN",
+    "EXPLAIN ANALYZE",
+    "EXPLAIN WHY",
     "FILTER",
     "FLUSH",
     "FORMAT PLAIN",
@@ -46,6 +48,7 @@ pub(super) const KEYWORDS: &[&str] = &[
     "IF NOT EXISTS",
     "IN",
     "INCLUDE",
+    "INDEX",
     "INSERT INTO",
     "INTEGER",
     "INTERVAL",
@@ -112,13 +115,17 @@ const COMMANDS: &[&str] = &[
     "\\!",
     "\\?",
     "\\conninfo",
+    "\\copy",
     "\\d",
     "\\dS",
+    "\\df",
+    "\\di",
     "\\dm",
     "\\dsi",
     "\\dso",
     "\\dt",
     "\\dv",
+    "\\e",
     "\\echo",
     "\\g",
     "\\gx",
@@ -127,19 +134,23 @@ const COMMANDS: &[&str] = &[
     "\\l",
     "\\o",
     "\\p",
+    "\\pset",
     "\\q",
     "\\r",
+    "\\set",
     "\\timing",
+    "\\unset",
     "\\watch",
     "\\x",
 ];
 
 /// Commands that work on the open statement, and end it.
-pub(super) const TAKES_STATEMENT: &[&str] = &["\\g", "\\gx", "\\watch", "\\p", "\\r"];
+pub(super) const TAKES_STATEMENT: &[&str] = &["\\g", "\\gx", "\\watch", "\\p", "\\r", "\\e"];
 
 /// System tables, for completion.
 pub(super) const SYSTEM_TABLES: &[(&str, &str)] = &[
     ("hw.checkpoints", "the last checkpoint of each pipeline"),
+    ("hw.connections", "who is connected, and what he runs"),
     (
         "hw.errors",
         "records that could not be decoded, with the reason and the bytes",

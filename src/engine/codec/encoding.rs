@@ -61,6 +61,18 @@ impl<E: Encoding> Codec<E> {
         signature(&self.kinds)
     }
 
+    /// Resolves the first columns of a batch, as many as there are.
+    ///
+    /// # Errors
+    /// More columns than there are, or columns of other types (internal).
+    pub(super) fn first_columns<'a>(
+        &self,
+        columns: &'a [ArrayRef],
+    ) -> Result<Box<[Column<'a>]>, EngineError> {
+        let kinds = self.kinds.get(..columns.len()).unwrap_or(&self.kinds);
+        Column::all(columns, kinds)
+    }
+
     /// Resolves the columns of a batch.
     ///
     /// # Errors
@@ -92,6 +104,13 @@ impl<'a, E: Encoding> Encoder<'a, E> {
     /// Appends the bytes of `row` to `out`.
     pub(crate) fn append(&self, row: usize, out: &mut Vec<u8>) {
         E::put(&self.columns, row, out);
+    }
+}
+
+impl<E> Decoder<'_, E> {
+    /// Of each column its kind, and where it is gathered.
+    pub(super) fn parts(&mut self) -> impl Iterator<Item = (&Kind, &mut Option<Builder>)> {
+        self.kinds.iter().zip(&mut self.builders)
     }
 }
 

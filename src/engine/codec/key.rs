@@ -9,6 +9,7 @@
 //! interval = length in nanoseconds: i128, months: i32, days: i32        (a month has 30 days, a day 24 hours)
 //! ```
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::IntervalMonthDayNano;
 use highwater_storage::keys::{KeyOrder, KeyReader, KeyWriter};
 
@@ -57,11 +58,59 @@ impl Encoding for KeyEncoding {
     }
 }
 
+impl KeyCodec {
+    /// Appends what keys start with whose first columns have the values in the first row of `columns`, and sort in these orders.
+    ///
+    /// # Errors
+    /// Columns that do not fit (internal).
+    pub(crate) fn append_prefix(
+        &self,
+        columns: &[ArrayRef],
+        orders: impl Iterator<Item = KeyOrder>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EngineError> {
+        for (column, order) in self.first_columns(columns)?.iter().zip(orders) {
+            put(column, 0, order, out);
+        }
+        Ok(())
+    }
+}
+
 impl KeyEncoder<'_> {
     /// Appends the key of `row` whose columns sort in these orders.
-    pub(crate) fn append_ordered(&self, row: usize, orders: &[KeyOrder], out: &mut Vec<u8>) {
+    pub(crate) fn append_ordered(
+        &self,
+        row: usize,
+        orders: impl Iterator<Item = KeyOrder>,
+        out: &mut Vec<u8>,
+    ) {
         for (column, order) in self.columns().iter().zip(orders) {
-            put(column, row, *order, out);
+            put(column, row, order, out);
+        }
+    }
+}
+
+impl KeyDecoder<'_> {
+    /// Takes the columns of one key, which sort in these orders.
+    ///
+    /// # Errors
+    /// Bytes that are no such key (`XX001`).
+    pub(crate) fn append_ordered(
+        &mut self,
+        bytes: &[u8],
+        orders: impl Iterator<Item = KeyOrder>,
+    ) -> Result<(), EngineError> {
+        let mut reader = KeyReader::new(bytes);
+        for ((kind, builder), order) in self.parts().zip(orders) {
+            reader.set_order(order);
+            match builder {
+                Some(builder) => take(builder, &mut reader)?,
+                None => skip(kind, &mut reader)?,
+            }
+        }
+        match reader.is_empty() {
+            true => Ok(()),
+            false => Err(corrupt("Bytes follow its last column.")),
         }
     }
 }

@@ -1,17 +1,21 @@
 //! The stateless prefix of a query: the nodes behind its source scan that run on the lane, batch by batch.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use datafusion::physical_expr::PhysicalExpr;
 use highwater_sql::stream_plan::{NodeId, Projection, StreamOp, StreamPlan, WindowKind};
 
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::node_figures::{NodeFigures, SharedFigures};
 use crate::engine::operators::stateless;
 
 /// A node that runs on the lane.
 #[derive(Debug, Clone)]
 struct PrefixNode {
+    /// Its place in the plan.
+    id: NodeId,
     input: usize,
     op: PrefixOp,
     schema: arrow::datatypes::SchemaRef,
@@ -31,6 +35,8 @@ pub(crate) struct Prefix {
     nodes: Vec<PrefixNode>,
     /// Positions in `nodes`, with the plan's number for each.
     taps: Vec<(usize, NodeId)>,
+    /// Of each node, over all lanes.
+    figures: Arc<[SharedFigures]>,
 }
 
 impl Prefix {
@@ -52,6 +58,7 @@ impl Prefix {
             };
             let input = node.inputs.first().and_then(|input| place(*input)).unwrap_or(0);
             nodes.push(PrefixNode {
+                id: *id,
                 input,
                 op,
                 schema: Arc::clone(&node.schema),
@@ -72,7 +79,8 @@ impl Prefix {
             .filter(|(_, id)| is_tap(**id))
             .map(|(at, id)| (at, *id))
             .collect();
-        Self { nodes, taps }
+        let figures = nodes.iter().map(|_| SharedFigures::default()).collect();
+        Self { nodes, taps, figures }
     }
 
     /// The nodes of `plan` that run on the lane of `scan`, in dependency order, the scan first.
@@ -93,6 +101,17 @@ impl Prefix {
     /// The plan's numbers of the taps.
     pub(crate) fn tap_nodes(&self) -> impl Iterator<Item = NodeId> {
         self.taps.iter().map(|(_, node)| *node)
+    }
+
+    /// Notes that the scan has made rows of records.
+    pub(crate) fn note_scan(&self, records: u64, rows: usize, busy: Duration) {
+        self.figures[0].add(usize::try_from(records).unwrap_or(usize::MAX), rows, busy);
+    }
+
+    /// What each node has taken and given on the lanes, by its place in the plan.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (NodeId, NodeFigures)> {
+        let figures = self.figures.iter().map(SharedFigures::get);
+        self.nodes.iter().map(|node| node.id).zip(figures)
     }
 
     /// How many rows it makes of one row, at most.
@@ -120,7 +139,12 @@ impl Prefix {
                 Some(rows.clone())
             } else {
                 match &outputs[node.input] {
-                    Some(input) => Some(node.run(input)?),
+                    Some(input) => {
+                        let started = Instant::now();
+                        let output = node.run(input)?;
+                        self.figures[at].add(input.num_rows(), output.num_rows(), started.elapsed());
+                        Some(output)
+                    }
                     None => None,
                 }
             };

@@ -89,6 +89,8 @@ pub(crate) struct LaneShared {
     pub(crate) event_time: AtomicI64,
     /// Rows since the start of the process.
     pub(crate) rows: AtomicU64,
+    /// Bytes of records since the start of the process, or of rows where the source gives rows.
+    pub(crate) read_bytes: AtomicU64,
     failure: Mutex<Option<EngineError>>,
 }
 
@@ -106,6 +108,7 @@ impl LaneShared {
             end_offset: AtomicI64::new(-1),
             event_time: AtomicI64::new(i64::MIN),
             rows: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
             failure: Mutex::new(None),
         }
     }

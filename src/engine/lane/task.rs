@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use highwater_connectors::source::{LaneState, SourceLane};
+use highwater_connectors::source::{BatchBody, LaneState, SourceLane};
 
 use super::pool::{LaneSlot, LaneTurn, Turn};
 use super::prefix::Prefix;
@@ -108,7 +108,14 @@ impl LaneTask {
         let Some(batch) = self.lane.poll(self.records_max, Duration::ZERO)? else {
             return Ok(self.rest());
         };
+        self.shared
+            .read_bytes
+            .fetch_add(bytes_of(&batch.body), Ordering::Relaxed);
+        let started = Instant::now();
         let scanned = self.scan.run(&batch.body, now_us)?;
+        let (counts, prefix) = (&scanned.counts, &self.environment.prefix);
+        let records = counts.rows + counts.bad + counts.tombstones;
+        prefix.note_scan(records, scanned.rows.num_rows(), started.elapsed());
         if self.environment.on_error == OnError::Fail
             && let Some(bad) = scanned.bad.first()
         {
@@ -118,7 +125,7 @@ impl LaneTask {
             self.shared.event_time.fetch_max(watermark, Ordering::Relaxed);
         }
         self.shared.rows.fetch_add(scanned.counts.rows, Ordering::Relaxed);
-        let taps = self.environment.prefix.run(scanned.rows)?;
+        let taps = prefix.run(scanned.rows)?;
         let rows = taps.iter().flatten();
         let output = LaneOutput {
             bytes: rows.map(|delta| delta.batch.get_array_memory_size()).sum(),
@@ -174,7 +181,20 @@ impl LaneTurn for LaneTask {
     }
 }
 
-fn bad_record(bad: &highwater_connectors::format::BadRecord) -> EngineError {
+/// Bytes of records with their keys, or of rows in memory.
+fn bytes_of(body: &BatchBody<'_>) -> u64 {
+    let bytes = match body {
+        BatchBody::Payloads(payloads) => {
+            let len = |bytes: Option<&[u8]>| bytes.map_or(0, <[u8]>::len);
+            payloads.iter().map(|own| len(own.value) + len(own.key)).sum()
+        }
+        BatchBody::Rows { rows, .. } => rows.get_array_memory_size(),
+    };
+    bytes as u64
+}
+
+/// Of a source that stops at it.
+pub(crate) fn bad_record(bad: &highwater_connectors::format::BadRecord) -> EngineError {
     let column = bad
         .column
         .as_ref()

@@ -125,6 +125,11 @@ pub(crate) trait Operator: Send {
         None
     }
 
+    /// The end of the first window that is open (µs), where windows close and one is.
+    fn next_close_us(&self) -> Option<i64> {
+        None
+    }
+
     /// Takes what changed since the last freeze; a swap, not a copy of the values. `None` if nothing changed.
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>>;
 
@@ -255,13 +260,9 @@ impl StateAddress {
     }
 }
 
-/// Figures of an operator since the start of the process.
+/// Figures of an operator since the start of the process, beside the rows that it took and gave.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct OperatorStats {
-    /// Rows taken.
-    pub(crate) rows_in: u64,
-    /// Rows given.
-    pub(crate) rows_out: u64,
     /// Keys and rows of state in memory.
     pub(crate) state_rows: u64,
     /// Bytes of state in memory.

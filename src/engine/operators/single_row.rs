@@ -40,9 +40,6 @@ impl Operator for SingleRowOperator {
             )
             .with_hint("Make it an aggregate, for instance max(), or compare with IN."));
         }
-        let rows: u64 = deltas.iter().map(|delta| delta.num_rows() as u64).sum();
-        self.stats.rows_in += rows;
-        self.stats.rows_out += rows;
         Ok(deltas)
     }
 

@@ -14,8 +14,8 @@ use highwater_sql::stream_plan::{Projection, WindowKind};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
-/// Times and window lengths beyond this (µs) are refused, so that no window arithmetic overflows: 146,000 years.
-const TIME_LIMIT_US: i64 = 1 << 62;
+/// Times and window lengths beyond this (µs) are refused, so that no window arithmetic overflows: 73,000 years.
+const TIME_LIMIT_US: i64 = 1 << 61;
 
 /// Keeps the rows for which `predicate` is true, neither false nor NULL.
 ///

@@ -272,13 +272,10 @@ impl Operator for TemporalOperator {
         let mut changes = Changes::default();
         self.pass_time(slot, context.now_us, &mut changes)?;
         for delta in inputs.iter().flat_map(|input| input.deltas) {
-            self.stats.rows_in += delta.num_rows() as u64;
             self.take(delta, context.now_us, &mut changes)?;
         }
         self.keep(slot, std::mem::take(&mut changes.kept))?;
-        let deltas = self.give(changes)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        self.give(changes)
     }
 
     fn due_us(&self) -> Option<i64> {

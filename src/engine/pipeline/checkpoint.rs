@@ -160,7 +160,7 @@ impl FrozenQuery {
         if let FrozenOutput::View(view, _) = &self.output {
             view.rows.lock().thaw();
         }
-        self.intakes.into_iter().for_each(FrozenIntake::resolve);
+        self.intakes.into_iter().for_each(|intake| intake.resolve(true));
     }
 }
 
@@ -174,6 +174,12 @@ pub(super) fn has_news(query: &Query) -> bool {
 pub(super) fn checkpoint_of(query: &mut Query, failed: &[ObjectId]) -> Option<FrozenQuery> {
     let has_news = has_news(query);
     query.is_dirty = false;
+    if query.spec.is_followed() {
+        if has_news && query.failure.is_none() {
+            query.let_go();
+        }
+        return None;
+    }
     has_news.then(|| FrozenQuery::freeze(query, failed))
 }
 
@@ -197,6 +203,8 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 struct FlightState {
     is_busy: bool,
+    /// When the last one was begun.
+    begun: Option<Instant>,
     status: CheckpointStatus,
     /// Queries that could not be written, until the pipeline takes note.
     failures: Vec<(ObjectId, EngineError)>,
@@ -230,6 +238,8 @@ impl InFlight {
     pub(super) fn begin(&self, stall: Duration) {
         let mut state = self.state.lock();
         state.is_busy = true;
+        state.begun = Some(Instant::now());
+        state.status.totals.freeze_us += micros(stall);
         state.status.freeze_us = micros(stall);
         state.status.freeze_max_us = state.status.freeze_max_us.max(micros(stall));
     }
@@ -259,7 +269,12 @@ impl InFlight {
 
     /// How the last went.
     pub(super) fn status(&self) -> CheckpointStatus {
-        self.state.lock().status.clone()
+        let state = self.state.lock();
+        let begun = state.begun.filter(|_| state.is_busy);
+        CheckpointStatus {
+            in_flight_us: begun.map_or(0, |begun| micros(begun.elapsed())),
+            ..state.status.clone()
+        }
     }
 
     fn end(&self, change: impl FnOnce(&mut CheckpointStatus)) {
@@ -342,6 +357,12 @@ struct Writer {
 impl Writer {
     fn run(mut self, jobs: &Receiver<CheckpointJob>) {
         while let Ok(mut job) = jobs.recv() {
+            let span = tracing::info_span!(
+                "checkpoint",
+                epoch = self.epoch.next().0,
+                queries = job.queries.len()
+            );
+            let _in_span = span.enter();
             let started = Instant::now();
             let write = std::panic::AssertUnwindSafe(|| self.write(&mut job));
             let outcome = std::panic::catch_unwind(write)
@@ -354,7 +375,12 @@ impl Writer {
             });
             if let Err(error) = &outcome {
                 tracing::error!(error = %error, "checkpoint failed");
-            } else {
+            } else if let Ok(written) = &outcome {
+                tracing::debug!(
+                    bytes = written.bytes,
+                    write_us = written.write_us,
+                    "checkpoint durable"
+                );
                 let _visible = self.publish.write();
                 job.queries.drain(..).for_each(FrozenQuery::resolve);
             }
@@ -393,8 +419,14 @@ fn finish(job: CheckpointJob, outcome: Result<Written, EngineError>) {
             status.write_us = written.write_us;
             status.at_us = written.at_us;
             status.failure = None;
+            status.totals.count += 1;
+            status.totals.bytes += written.bytes;
+            status.totals.write_us += written.write_us;
         }
-        Err(error) => status.failure = Some(error),
+        Err(error) => {
+            status.failure = Some(error);
+            status.totals.failures += 1;
+        }
     });
     for waiting in job.waiting {
         let _ = waiting.send(reply.clone());

@@ -6,14 +6,20 @@ use crate::engine::query::Query;
 /// Stops one query; the others go on.
 pub(super) fn fail(query: &mut Query, error: EngineError) {
     if query.failure.is_none() {
-        tracing::error!(
-            query = %query.spec.name,
-            sqlstate = error.sqlstate,
-            error = %error,
-            detail = error.detail.as_deref(),
-            hint = error.hint.as_deref(),
-            "query failed"
-        );
+        if query.spec.is_followed() {
+            // Who follows it is told.
+            tracing::debug!(query = %query.spec.name, sqlstate = error.sqlstate, error = %error, "subscription ended");
+            query.discard();
+        } else {
+            tracing::error!(
+                query = %query.spec.name,
+                sqlstate = error.sqlstate,
+                error = %error,
+                detail = error.detail.as_deref(),
+                hint = error.hint.as_deref(),
+                "query failed"
+            );
+        }
         if let Some(table) = &mut query.table {
             table.refuse_all(&error);
         }
@@ -22,6 +28,15 @@ pub(super) fn fail(query: &mut Query, error: EngineError) {
         // The next checkpoint says of it whether it misses changes of what it reads.
         query.is_dirty = true;
         query.stop();
+    }
+}
+
+/// Stops the queries that nobody follows any more: who did is gone, or was told that it lagged.
+pub(super) fn end_unfollowed(queries: &mut [Query]) {
+    for query in queries.iter_mut().filter(|query| query.failure.is_none()) {
+        if query.output.is_unfollowed() {
+            fail(query, EngineError::new("57014", "nobody follows the query"));
+        }
     }
 }
 

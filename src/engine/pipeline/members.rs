@@ -36,6 +36,8 @@ impl PipelineThread {
 
     /// Starts a query: a new one from the content of what it reads.
     fn begin(&mut self, query: &mut Query) -> Result<(), EngineError> {
+        // Steps of a query that comes from another pipeline go on from there: their numbers never go back.
+        self.steps = self.steps.max(query.output.step());
         if query.failure.is_none() {
             query.start(&self.options.parts, &self.signal)?;
         } else {
@@ -126,11 +128,12 @@ impl PipelineThread {
     /// How everything is.
     pub(super) fn status(&self) -> PipelineStatus {
         let paused_by = self.blocked_by();
+        let now_us = self.options.parts.clock.now_us();
         let queries = self.queries.iter().map(|query| {
             let lanes = query
                 .intakes
                 .iter()
-                .flat_map(|intake| intake.status(&query.spec, paused_by.as_deref()));
+                .flat_map(|intake| intake.status(&query.spec, paused_by.as_deref(), now_us));
             QueryStatus {
                 id: query.spec.id,
                 name: query.spec.name.clone(),
@@ -138,14 +141,16 @@ impl PipelineThread {
                 failure: query.failure.clone(),
                 watermark_us: query.watermark(),
                 lanes: lanes.collect(),
-                operators: query.stages.status(),
+                operators: query.operators(),
                 rows: query.output.rows(),
                 sink: query.output.sink_status(),
                 phase: query.phase(),
                 memory: query.memory(),
+                clients: query.clients(),
             }
         });
         PipelineStatus {
+            number: self.number,
             queries: queries.collect(),
             checkpoint: self.in_flight.status(),
             steps: self.steps,

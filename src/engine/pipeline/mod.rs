@@ -66,6 +66,8 @@ pub(crate) struct Released {
 /// How a pipeline is.
 #[derive(Debug, Clone)]
 pub(crate) struct PipelineStatus {
+    /// Its number.
+    pub(crate) number: u32,
     /// Its queries.
     pub(crate) queries: Vec<QueryStatus>,
     /// Its checkpoints.
@@ -100,7 +102,7 @@ impl Pipeline {
     pub(crate) fn start(number: u32, options: PipelineOptions) -> Result<Self, EngineError> {
         let signal = Arc::new(Signal::default());
         let (commands, receiver) = channel();
-        let runner = PipelineThread::new(options, receiver, Arc::clone(&signal));
+        let runner = PipelineThread::new(number, options, receiver, Arc::clone(&signal));
         let thread = std::thread::Builder::new()
             .name(format!("hw-pipeline-{number}"))
             .spawn(move || runner.run())

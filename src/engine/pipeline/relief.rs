@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::checkpoint::{InFlight, has_news};
+use super::failure::fail;
+use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::memory::MemoryBudget;
 use crate::engine::query::Query;
@@ -108,6 +110,7 @@ impl Relief {
             query.stages.evict(part);
         }
         self.measure(queries, true);
+        self.end_followed(queries);
         self.in_vain = if self.memory.is_over() {
             self.memory.used()
         } else {
@@ -118,6 +121,23 @@ impl Relief {
             limit = self.memory.bytes_max(),
             "evicted clean state"
         );
+    }
+
+    /// What only somebody follows has no state in the store, so none can be evicted: where that has not helped enough the largest
+    /// of them ends.
+    fn end_followed(&self, queries: &mut [Query]) {
+        if !self.memory.is_over() {
+            return;
+        }
+        let followed = queries
+            .iter_mut()
+            .filter(|query| query.spec.is_followed() && query.failure.is_none());
+        if let Some(largest) = followed.max_by_key(|query| query.stages.memory_bytes()) {
+            let error = EngineError::new("53200", "memory_limit is reached")
+                .with_detail("The state of a subscription to a query is in memory only.")
+                .with_hint("Create a materialized view of the query and subscribe to that.");
+            fail(largest, error);
+        }
     }
 
     fn measure(&mut self, queries: &mut [Query], at_once: bool) {

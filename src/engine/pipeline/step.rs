@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use highwater_storage::ObjectId;
 
@@ -47,12 +48,16 @@ pub(super) fn run(
     context: &StepContext<'_>,
 ) -> Result<(Prepared, UpstreamChange), EngineError> {
     let run = || {
+        let started = Instant::now();
         let backfill = query.backfill.as_mut();
         let parts = backfill
             .map(|backfill| backfill.take(upstream, relations))
             .transpose()?;
         let deltas: Vec<Delta> = query.step(taken, parts.as_ref().unwrap_or(upstream), context)?;
         let (prepared, deltas) = query.output.prepare(&query.spec, deltas)?;
+        if let Some(backfill) = &mut query.backfill {
+            backfill.pace(started.elapsed());
+        }
         let change = UpstreamChange {
             deltas,
             watermark: query.watermark(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, InFlight, checkpoint_of, has_news};
-use super::failure::{fail, failed_table};
+use super::failure::{end_unfollowed, fail, failed_table};
 use super::order::{self, Write};
 use super::relief::Relief;
 use super::{Command, PipelineOptions, Reply, members, step};
@@ -30,6 +30,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The state of a pipeline's thread.
 pub(super) struct PipelineThread {
+    pub(super) number: u32,
     pub(super) options: PipelineOptions,
     commands: Receiver<Command>,
     pub(super) signal: Arc<Signal>,
@@ -55,11 +56,17 @@ pub(super) struct Waiting {
 
 impl PipelineThread {
     /// A pipeline with no query yet.
-    pub(super) fn new(options: PipelineOptions, commands: Receiver<Command>, signal: Arc<Signal>) -> Self {
+    pub(super) fn new(
+        number: u32,
+        options: PipelineOptions,
+        commands: Receiver<Command>,
+        signal: Arc<Signal>,
+    ) -> Self {
         let in_flight = Arc::new(InFlight::new(Arc::clone(&signal)));
         let checkpoint_at = Instant::now() + options.checkpoint_interval;
         let relief = Relief::new(&options.parts.memory, &signal);
         Self {
+            number,
             options,
             commands,
             signal,
@@ -200,6 +207,7 @@ impl PipelineThread {
         }
         self.options.parts.late.add(context.late);
         self.publish(prepared);
+        end_unfollowed(&mut self.queries);
         self.queries.iter_mut().for_each(members::note_filled);
         self.acknowledge();
     }
@@ -340,9 +348,12 @@ impl PipelineThread {
             .queries
             .iter_mut()
             .filter_map(|query| checkpoint_of(query, &failed))
-            .collect();
-        self.in_flight.begin(started.elapsed());
+            .collect::<Vec<_>>();
         let waiting = self.still_waiting(waiting);
+        if queries.is_empty() && waiting.is_empty() {
+            return Ok(());
+        }
+        self.in_flight.begin(started.elapsed());
         let job = CheckpointJob {
             queries,
             waiting,

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrow::array::UInt64Array;
 use arrow::buffer::ScalarBuffer;
@@ -32,9 +33,18 @@ use crate::engine::view::{Cursor, ViewReader};
 pub(crate) struct Backfill {
     /// Only those that are not taken to the end.
     relations: BTreeMap<ObjectId, Progress>,
-    /// Rows of a relation in a step.
+    /// Rows of a relation in a step, at most.
     rows_max: usize,
+    /// Rows of a relation in the next step.
+    rows_next: usize,
 }
+
+/// About how long a step of a query takes that is being filled: statements and other views of the pipeline wait no longer for it.
+const STEP: Duration = Duration::from_millis(50);
+/// The first part is no larger than this: how long a row takes is not known yet.
+const ROWS_FIRST: usize = 4096;
+/// With fewer rows a step does little but begin and end.
+const ROWS_MIN: usize = 512;
 
 /// How far one relation is taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,10 +77,27 @@ impl Backfill {
             .nodes
             .iter()
             .any(|node| matches!(&node.op, StreamOp::Join(join) if join.is_temporal));
+        let rows = rows.max(1);
+        let (rows_max, rows_next) = if at_once {
+            (usize::MAX, usize::MAX)
+        } else {
+            (rows, rows.min(ROWS_FIRST))
+        };
         (!relations.is_empty()).then_some(Self {
             relations,
-            rows_max: if at_once { usize::MAX } else { rows.max(1) },
+            rows_max,
+            rows_next,
         })
+    }
+
+    /// Makes the next part smaller or larger, given how long the step of this one took. How large parts are changes no answer.
+    pub(crate) fn pace(&mut self, took: Duration) {
+        if self.rows_max == usize::MAX {
+            return;
+        }
+        let ratio = STEP.as_secs_f64() / took.as_secs_f64().max(1e-6);
+        let rows = self.rows_next as f64 * ratio.clamp(0.25, 2.0);
+        self.rows_next = (rows as usize).clamp(ROWS_MIN.min(self.rows_max), self.rows_max);
     }
 
     /// What the header of the query records.
@@ -111,7 +138,7 @@ impl Backfill {
                 continue;
             };
             let reader = view.rows.lock().reader();
-            let mut deltas = take_part(progress, &reader, self.rows_max)?;
+            let mut deltas = take_part(progress, &reader, self.rows_next)?;
             for delta in &change.deltas {
                 deltas.extend(before(&progress.cursor, &reader, delta)?);
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use highwater_connectors::ack::AckRef;
 use highwater_connectors::source::{PartitionId, Positions};
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_sql::stream_plan::NodeId;
 use highwater_storage::{LaneCounts, LaneProgress, ObjectId, ObjectProgress, PartitionNo};
 use parking_lot::Mutex;
@@ -19,8 +20,10 @@ use crate::engine::lane::pool::LaneSlot;
 use crate::engine::lane::prefix::Prefix;
 use crate::engine::lane::queue::{LaneOutput, Signal};
 use crate::engine::lane::task::LaneEnvironment;
+use crate::engine::node_figures::NodeFigures;
+use crate::engine::rate::Rate;
 use crate::engine::reader::{Committer, Reader, ReaderOptions};
-use crate::engine::status::LaneStatus;
+use crate::engine::status::{LaneStatus, LaneTime, LaneTraffic};
 use crate::engine::watermark::WatermarkTracker;
 
 /// One source of a query.
@@ -60,6 +63,7 @@ struct Pending {
 struct Progress {
     next_offset: i64,
     counts: LaneCounts,
+    rate: Rate,
 }
 
 /// What one take gave.
@@ -90,15 +94,15 @@ pub(crate) struct FrozenIntake {
 }
 
 impl FrozenIntake {
-    /// The checkpoint is durable.
-    pub(crate) fn resolve(self) {
+    /// The checkpoint is durable. Whether the outside world is told.
+    pub(crate) fn resolve(self, is_told: bool) {
         let mut durable = self.durable.lock();
         for (partition, lane) in &self.lanes {
             durable.insert(partition.0, lane.next_offset);
         }
         drop(durable);
         self.acks.into_iter().for_each(AckRef::resolve);
-        if let Some(committer) = self.committer {
+        if let Some(committer) = self.committer.filter(|_| is_told) {
             let offsets = self
                 .lanes
                 .iter()
@@ -128,6 +132,7 @@ impl Intake {
                 Progress {
                     next_offset: lane.next_offset,
                     counts: lane.counts,
+                    rate: Rate::default(),
                 },
             );
             durable.insert(partition.0, lane.next_offset);
@@ -281,6 +286,7 @@ impl Intake {
         let progress = self.progress.entry(partition).or_default();
         progress.next_offset = batch.next_offset;
         progress.counts.add(&batch.counts);
+        progress.rate.add(batch.counts.rows, now_us);
         for (tap, delta) in output.taps.iter_mut().zip(batch.taps) {
             tap.extend(delta);
         }
@@ -364,8 +370,18 @@ impl Intake {
         !self.lanes.slots.is_empty() && self.lanes.slots.iter().all(|slot| slot.shared.is_ended())
     }
 
+    /// What the client of the source told of itself last.
+    pub(crate) fn client(&self) -> Option<Arc<ClientStatistics>> {
+        self.reader.as_ref()?.statistics()
+    }
+
+    /// What the nodes on its lanes have taken and given.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (NodeId, NodeFigures)> {
+        self.prefix.figures()
+    }
+
     /// Figures per partition for `hw.lanes`.
-    pub(crate) fn status(&self, spec: &QuerySpec, paused_by: Option<&str>) -> Vec<LaneStatus> {
+    pub(crate) fn status(&self, spec: &QuerySpec, paused_by: Option<&str>, now_us: i64) -> Vec<LaneStatus> {
         let durable = self.durable.lock();
         let degraded = self
             .reader
@@ -395,10 +411,17 @@ impl Intake {
                 position: progress.next_offset,
                 durable_offset: durable.get(&partition.0).copied(),
                 end_offset: shared.and_then(|shared| shared.end_offset()),
-                watermark_us: known.watermark,
-                idle: known.idle,
+                time: LaneTime {
+                    watermark_us: known.watermark,
+                    idle: known.idle,
+                    silent_since_us: known.last_row_us,
+                },
                 paused,
                 counts: progress.counts,
+                traffic: LaneTraffic {
+                    rows_per_second: progress.rate.per_second(now_us),
+                    bytes: shared.map_or(0, |shared| shared.read_bytes.load(Ordering::Relaxed)),
+                },
                 last_error: shared
                     .and_then(|shared| shared.failure())
                     .map(|e| e.message)

@@ -87,6 +87,7 @@ impl IntoTable {
             pending_rows: 0,
             pending_bytes: 0,
             confirmed: self.rows(),
+            failures: 0,
         }
     }
 }

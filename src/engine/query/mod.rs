@@ -18,6 +18,7 @@ pub(crate) mod stage;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::NodeId;
 use highwater_storage::{ObjectId, progress};
@@ -27,14 +28,14 @@ use self::change::TableInput;
 use self::header::QueryHeader;
 use self::intake::{Intake, IntakeOutput};
 use self::output::Output;
-use self::spec::{EngineParts, QuerySpec};
+use self::spec::{EngineParts, Lifetime, QuerySpec};
 use self::stage::Stages;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
-use crate::engine::status::{MemoryStatus, Phase};
+use crate::engine::status::{MemoryStatus, OperatorStatus, Phase};
 
 /// A running query, owned by its pipeline's thread.
 pub(crate) struct Query {
@@ -71,7 +72,10 @@ impl Query {
             return Err(obstacle.clone());
         }
         let snapshot = parts.store.snapshot();
-        let found = progress::load(snapshot.as_ref(), spec.id)?;
+        let found = match &spec.lifetime {
+            Lifetime::Stored => progress::load(snapshot.as_ref(), spec.id)?,
+            Lifetime::Followed(start) => start.clone(),
+        };
         let header = found
             .query
             .as_ref()
@@ -187,6 +191,22 @@ impl Query {
         output
     }
 
+    /// Lets go of what it kept for a checkpoint, of a query that none records.
+    pub(crate) fn let_go(&mut self) {
+        drop(self.stages.freeze());
+        for (intake, binding) in self.intakes.iter_mut().zip(&self.spec.sources) {
+            let contract = binding.connector.contract(&binding.options);
+            let frozen = intake.freeze();
+            frozen.resolve(!contract.shares_commits);
+        }
+    }
+
+    /// Lets go of its state, of a query that runs no more and that no checkpoint records.
+    pub(crate) fn discard(&mut self) {
+        self.stages.discard();
+        self.output.discard();
+    }
+
     /// Whether it has still to take some of what it starts from.
     pub(crate) fn is_filling(&self) -> bool {
         self.failure.is_none() && self.backfill.is_some()
@@ -196,6 +216,18 @@ impl Query {
     pub(crate) fn measure(&mut self) {
         let beside = self.memory();
         self.stages.measure(beside.sum());
+    }
+
+    /// What the clients of its sources and its sink told of themselves last.
+    pub(crate) fn clients(&self) -> Vec<Arc<ClientStatistics>> {
+        let sources = self.intakes.iter().filter_map(Intake::client);
+        sources.chain(self.output.client()).collect()
+    }
+
+    /// Figures of each node of its plan.
+    pub(crate) fn operators(&self) -> Vec<OperatorStatus> {
+        let on_lanes = self.intakes.iter().flat_map(Intake::figures).collect();
+        self.stages.status(&on_lanes)
     }
 
     /// What it holds in memory beside the state of its operators.

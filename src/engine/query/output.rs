@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow::datatypes::SchemaRef;
 use highwater_connectors::format;
 use highwater_connectors::sink::SinkMode;
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_storage::ObjectProgress;
 use parking_lot::Mutex;
 
@@ -18,8 +19,8 @@ use crate::engine::sink::outbox::{FrozenOutbox, Outbox};
 use crate::engine::sink::rows::Shape;
 use crate::engine::sink::worker::{SinkState, SinkWorker};
 use crate::engine::status::SinkStatus;
-use crate::engine::subscribe::Subscribers;
-use crate::engine::view::{FrozenView, ViewChange, ViewLayout, ViewStore};
+use crate::engine::subscribe::{ChangeReceiver, Subscribers};
+use crate::engine::view::{FrozenView, ViewChange, ViewLayout, ViewReader, ViewStore};
 
 /// A stored view as steps, reads and checkpoints share it.
 pub(crate) struct SharedView {
@@ -33,6 +34,54 @@ pub(crate) struct SharedView {
     pub(crate) writer: tokio::sync::Mutex<()>,
     /// Of a table: how many steps changed it otherwise than by a statement. Counts up when such a step is visible.
     pub(crate) written: AtomicU64,
+    /// The last step that is visible.
+    step: AtomicU64,
+    /// Whether changes only pass through to who follows them: rows are not kept any more.
+    passes: AtomicBool,
+}
+
+impl SharedView {
+    fn new(rows: ViewStore) -> Self {
+        Self {
+            rows: Mutex::new(rows),
+            subscribers: Subscribers::default(),
+            is_filling: AtomicBool::new(false),
+            writer: tokio::sync::Mutex::default(),
+            written: AtomicU64::new(0),
+            step: AtomicU64::new(0),
+            passes: AtomicBool::new(false),
+        }
+    }
+
+    /// The rows as they are, and who gets what steps change from now on. Of a query that is only followed the rows are kept no
+    /// longer. Called while no step is published.
+    pub(crate) fn follow(&self, is_followed: bool) -> (ViewReader, ChangeReceiver) {
+        let mut rows = self.rows.lock();
+        let reader = rows.reader();
+        if is_followed && !self.passes.swap(true, Ordering::SeqCst) {
+            rows.forget();
+        }
+        (reader, self.subscribers.add(self.step()))
+    }
+
+    /// The last step that is visible.
+    pub(crate) fn step(&self) -> u64 {
+        self.step.load(Ordering::SeqCst)
+    }
+
+    fn passes(&self) -> bool {
+        self.passes.load(Ordering::SeqCst)
+    }
+
+    /// Makes a step visible.
+    fn publish(&self, change: Option<ViewChange>, deltas: &[Delta], step: u64, schema: &SchemaRef) {
+        // Who follows it may have come since the change was prepared.
+        if let Some(change) = change.filter(|_| !self.passes()) {
+            self.rows.lock().apply(change);
+        }
+        self.step.store(step, Ordering::SeqCst);
+        self.subscribers.send(step, schema, deltas);
+    }
 }
 
 /// The result's place.
@@ -55,8 +104,8 @@ pub(crate) struct SinkOutput {
 
 /// What a step makes of its result before it becomes visible.
 pub(crate) enum Prepared {
-    /// Encoded view rows, with the deltas for subscribers.
-    View(ViewChange, Vec<Delta>),
+    /// Encoded view rows unless rows are not kept, with the deltas for subscribers.
+    View(Option<ViewChange>, Vec<Delta>),
     /// Nothing more to do: the rows are in the outbox, or the table takes them.
     Sink,
 }
@@ -84,22 +133,21 @@ impl Output {
         found: &ObjectProgress,
     ) -> Result<Self, EngineError> {
         match &spec.target {
-            Target::View => {
+            Target::View | Target::Index(_) => {
                 let root = spec.plan.root();
-                let layout = ViewLayout::choose(root.key.as_deref(), root.append_only);
+                // Who follows changes is told of rows, whatever their key.
+                let key = root.key.as_deref().filter(|_| !spec.is_followed());
+                let layout = match &spec.target {
+                    Target::Index(columns) => ViewLayout::index(columns, key, root.schema.fields().len()),
+                    _ => ViewLayout::choose(key, root.append_only),
+                };
                 let rows = ViewStore::open(
                     Arc::clone(&parts.store),
                     spec.id,
                     Arc::clone(&root.schema),
                     layout,
                 )?;
-                Ok(Self::View(Arc::new(SharedView {
-                    rows: Mutex::new(rows),
-                    subscribers: Subscribers::default(),
-                    is_filling: AtomicBool::new(false),
-                    writer: tokio::sync::Mutex::default(),
-                    written: AtomicU64::new(0),
-                })))
+                Ok(Self::View(Arc::new(SharedView::new(rows))))
             }
             Target::Sink(target) => SinkOutput::open(spec, target, parts, found).map(Self::Sink),
             Target::Table(target) => Ok(Self::Table(IntoTable::new(target))),
@@ -167,9 +215,13 @@ impl Output {
             Self::View(view) => {
                 // Encoding and lookups take time: the lock is not held meanwhile, for readers wait for it.
                 let base = view.rows.lock().base();
+                if view.passes() {
+                    let deltas = base.netted(&deltas)?.unwrap_or(deltas);
+                    return Ok((Prepared::View(None, deltas.clone()), deltas));
+                }
                 let mut change = base.prepare(&deltas)?;
                 let deltas = change.netted.take().unwrap_or(deltas);
-                Ok((Prepared::View(change, deltas.clone()), deltas))
+                Ok((Prepared::View(Some(change), deltas.clone()), deltas))
             }
             Self::Sink(sink) => {
                 if let Some(rows) = sink.shape.rows(&spec.plan.root().schema, &deltas)? {
@@ -187,8 +239,27 @@ impl Output {
     /// Makes a prepared change visible; called with the publish lock held.
     pub(crate) fn publish(&self, prepared: Prepared, step: u64, schema: &SchemaRef) {
         if let (Self::View(view), Prepared::View(change, deltas)) = (self, prepared) {
-            view.rows.lock().apply(change);
-            view.subscribers.send(step, schema, &deltas);
+            view.publish(change, &deltas, step, schema);
+        }
+    }
+
+    /// Forgets the rows of a view that the store does not have.
+    pub(crate) fn discard(&self) {
+        if let Self::View(view) = self {
+            view.rows.lock().forget();
+        }
+    }
+
+    /// Whether rows are not kept and nobody gets the changes.
+    pub(crate) fn is_unfollowed(&self) -> bool {
+        matches!(self, Self::View(view) if view.passes() && view.subscribers.is_empty())
+    }
+
+    /// The last step that is visible in a view.
+    pub(crate) fn step(&self) -> u64 {
+        match self {
+            Self::View(view) => view.step(),
+            Self::Sink(_) | Self::Table(_) => 0,
         }
     }
 
@@ -242,7 +313,16 @@ impl Output {
             pending_rows,
             pending_bytes,
             confirmed: sink.outbox.confirmed_seq(),
+            failures: sink.worker.as_ref().map_or(0, SinkWorker::failures),
         })
+    }
+
+    /// What the client of a sink told of itself last.
+    pub(crate) fn client(&self) -> Option<Arc<ClientStatistics>> {
+        match self {
+            Self::Sink(sink) => sink.worker.as_ref()?.statistics(),
+            Self::View(_) | Self::Table(_) => None,
+        }
     }
 
     /// Bytes of the rows of a view that are not durable yet.

@@ -9,7 +9,7 @@ use highwater_connectors::sink::SinkConnector;
 use highwater_connectors::source::{RecoveryIdentity, SourceConnector};
 use highwater_sql::statement::ObjectKind;
 use highwater_sql::stream_plan::{NodeId, StreamOp, StreamPlan};
-use highwater_storage::{ObjectId, Store};
+use highwater_storage::{KeyOrder, ObjectId, ObjectProgress, Store};
 
 use super::into_table::TableTarget;
 use crate::engine::clock::Clock;
@@ -42,6 +42,16 @@ pub(crate) struct QuerySpec {
     pub(crate) obstacle: Option<EngineError>,
     /// Why it is FAILED from the beginning while what it reads runs, if it is: a function of the program is missing.
     pub(crate) missing: Option<EngineError>,
+    /// How long it is there.
+    pub(crate) lifetime: Lifetime,
+}
+
+/// How long a query is there.
+pub(crate) enum Lifetime {
+    /// As long as the catalog has it. Checkpoints record it.
+    Stored,
+    /// As long as somebody follows its changes. Nothing of it is ever written; it starts in its sources at these positions.
+    Followed(ObjectProgress),
 }
 
 impl QuerySpec {
@@ -49,16 +59,22 @@ impl QuerySpec {
     pub(crate) fn kind(&self) -> ObjectKind {
         match (&self.plan.root().op, &self.target) {
             (_, Target::Sink(_) | Target::Table(_)) => ObjectKind::Sink,
+            (_, Target::Index(_)) => ObjectKind::Index,
             (StreamOp::TableChanges, Target::View) => ObjectKind::Table,
             (_, Target::View) => ObjectKind::MaterializedView,
         }
+    }
+
+    /// Whether it goes with who follows it, and leaves nothing in the store.
+    pub(crate) fn is_followed(&self) -> bool {
+        matches!(self.lifetime, Lifetime::Followed(_))
     }
 
     /// The table that it writes into, if it is such a sink.
     pub(crate) fn target_table(&self) -> Option<ObjectId> {
         match &self.target {
             Target::Table(table) => Some(table.id),
-            Target::View | Target::Sink(_) => None,
+            Target::View | Target::Index(_) | Target::Sink(_) => None,
         }
     }
 }
@@ -91,6 +107,8 @@ pub(crate) enum Target {
     Sink(SinkTarget),
     /// Into a table of the same pipeline.
     Table(TableTarget),
+    /// Into an index: stored rows that are sorted by these columns (ADR-27).
+    Index(Vec<(usize, KeyOrder)>),
 }
 
 /// How a sink delivers.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use highwater_sql::explain;
 use highwater_sql::stream_plan::{NodeId, PlanNode, StreamOp, StreamPlan};
@@ -15,6 +16,7 @@ use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::prefix::Prefix;
 use crate::engine::memory::Charge;
+use crate::engine::node_figures::NodeFigures;
 use crate::engine::operators::state::evicted::StateHome;
 use crate::engine::operators::{
     self, FrozenState, Input, Operator, StateAddress, StepContext, stateless, unnest,
@@ -34,6 +36,8 @@ pub(crate) struct Stages {
     watermarks: Vec<Option<i64>>,
     /// Watermarks of the scans as of the coming step.
     source_watermarks: HashMap<NodeId, Option<i64>>,
+    /// What each node that runs in steps has taken and given.
+    figures: Vec<NodeFigures>,
     has_stepped: bool,
     /// Whether the last step changed anything: rows came in, a watermark moved, an operator had something to do.
     has_worked: bool,
@@ -67,13 +71,17 @@ impl Stages {
                             operator: operator_id(id),
                         };
                         let (store, memory) = (Arc::clone(&parts.store), Arc::clone(&parts.memory));
-                        operator.attach(&Arc::new(StateHome::new(store, address, memory)));
+                        // State that is in no store cannot be read back from there.
+                        if !spec.is_followed() {
+                            operator.attach(&Arc::new(StateHome::new(store, address, memory)));
+                        }
                         stateful.insert(id, operator);
                     }
                 }
             }
         }
         let watermarks = vec![None; plan.nodes.len()];
+        let figures = vec![NodeFigures::default(); plan.nodes.len()];
         Ok(Self {
             plan,
             relations: spec.relations.iter().copied().collect(),
@@ -81,6 +89,7 @@ impl Stages {
             operators: stateful,
             watermarks,
             source_watermarks: HashMap::new(),
+            figures,
             has_stepped: false,
             has_worked: false,
             memory: parts.memory.charge(),
@@ -126,6 +135,12 @@ impl Stages {
             self.memory.set(self.memory.bytes() + bytes);
         }
         Ok(())
+    }
+
+    /// Lets go of all state: no step follows.
+    pub(crate) fn discard(&mut self) {
+        self.operators.clear();
+        self.memory.set(0);
     }
 
     /// Measures what the operators hold, and notes it together with `beside` bytes that the query holds otherwise.
@@ -204,8 +219,13 @@ impl Stages {
         for (id, node) in plan.nodes.iter().enumerate() {
             self.watermarks[id] = self.watermark_of(id, upstream).max(closed_to[id]);
             if self.on_lane[id] {
+                if matches!(node.op, StreamOp::TableChanges) {
+                    let rows = outputs.get(&id).map_or(0, |deltas| rows_of(deltas));
+                    self.figures[id].add(rows, rows, Duration::ZERO);
+                }
                 continue;
             }
+            let started = Instant::now();
             let inputs: Vec<Input<'_>> = node
                 .inputs
                 .iter()
@@ -216,6 +236,12 @@ impl Stages {
                 })
                 .collect();
             let output = self.run((id, node), &inputs, upstream, context)?;
+            let rows_out = rows_of(&output);
+            let rows_in = match &node.op {
+                StreamOp::RelationScan { .. } => rows_out,
+                _ => inputs.iter().map(|input| rows_of(input.deltas)).sum(),
+            };
+            self.figures[id].add(rows_in, rows_out, started.elapsed());
             outputs.insert(id, output);
         }
         self.has_stepped = true;
@@ -342,21 +368,31 @@ impl Stages {
             .collect()
     }
 
-    /// Figures per stateful operator.
-    pub(crate) fn status(&self) -> Vec<OperatorStatus> {
-        let mut all: Vec<_> = self
-            .operators
-            .iter()
-            .map(|(node, operator)| OperatorStatus {
-                node: *node,
-                description: explain::operator(&self.plan, *node),
-                stats: operator.stats(),
-                watermark_us: self.watermarks[*node],
-            })
-            .collect();
-        all.sort_by_key(|status| status.node);
-        all
+    /// Figures of each node, in the order of the plan; `on_lanes` are those of nodes that run on lanes.
+    pub(crate) fn status(&self, on_lanes: &HashMap<NodeId, NodeFigures>) -> Vec<OperatorStatus> {
+        let status = |node: NodeId| {
+            let operator = self.operators.get(&node);
+            let is_table = matches!(self.plan.nodes[node].op, StreamOp::TableChanges);
+            OperatorStatus {
+                node,
+                kind: self.plan.nodes[node].op.kind(),
+                description: explain::operator(&self.plan, node),
+                figures: match on_lanes.get(&node) {
+                    Some(figures) if !is_table => *figures,
+                    _ => self.figures[node],
+                },
+                stats: operator.map(|operator| operator.stats()),
+                watermark_us: self.watermarks[node],
+                next_close_us: operator.and_then(|operator| operator.next_close_us()),
+                due_us: operator.and_then(|operator| operator.due_us()),
+            }
+        };
+        (0..self.plan.nodes.len()).map(status).collect()
     }
+}
+
+fn rows_of(deltas: &[Delta]) -> usize {
+    deltas.iter().map(Delta::num_rows).sum()
 }
 
 fn has_rows(deltas: &[Delta]) -> bool {

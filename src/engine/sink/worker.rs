@@ -1,10 +1,12 @@
 //! The thread of a sink: takes rows from the outbox in sequence, hands them to the client, reports what is confirmed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use highwater_connectors::sink::Sink;
+use highwater_connectors::statistics::ClientStatistics;
 use highwater_connectors::{ConnectorError, ErrorKind};
 use parking_lot::Mutex;
 
@@ -36,8 +38,16 @@ pub(crate) type MakeSink = Box<dyn Fn() -> Result<Box<dyn Sink>, ConnectorError>
 /// A running sink. Dropping it waits briefly for what is in flight.
 pub(crate) struct SinkWorker {
     outbox: Arc<Outbox>,
-    state: Arc<Mutex<SinkState>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread shows of itself.
+struct Shared {
+    state: Mutex<SinkState>,
+    /// Deliveries that failed.
+    failures: AtomicU64,
+    statistics: Mutex<Option<Arc<ClientStatistics>>>,
 }
 
 impl SinkWorker {
@@ -52,13 +62,17 @@ impl SinkWorker {
         signal: Arc<Signal>,
     ) -> Result<Self, EngineError> {
         outbox.open();
-        let state = Arc::new(Mutex::new(SinkState::Running));
+        let shared = Arc::new(Shared {
+            state: Mutex::new(SinkState::Running),
+            failures: AtomicU64::new(0),
+            statistics: Mutex::new(None),
+        });
         let delivery = Delivery {
             name: name.to_owned(),
             make,
             sink: None,
             outbox: Arc::clone(&outbox),
-            state: Arc::clone(&state),
+            shared: Arc::clone(&shared),
             signal,
             next: outbox.confirmed_seq(),
         };
@@ -68,14 +82,24 @@ impl SinkWorker {
             .map_err(|error| EngineError::new("53000", format!("no thread for a sink: {error}")))?;
         Ok(Self {
             outbox,
-            state,
+            shared,
             thread: Some(thread),
         })
     }
 
     /// How it is.
     pub(crate) fn state(&self) -> SinkState {
-        self.state.lock().clone()
+        self.shared.state.lock().clone()
+    }
+
+    /// Deliveries that failed since it was started.
+    pub(crate) fn failures(&self) -> u64 {
+        self.shared.failures.load(Ordering::Relaxed)
+    }
+
+    /// What the client told of itself last.
+    pub(crate) fn statistics(&self) -> Option<Arc<ClientStatistics>> {
+        self.shared.statistics.lock().clone()
     }
 }
 
@@ -93,7 +117,7 @@ struct Delivery {
     make: MakeSink,
     sink: Option<Box<dyn Sink>>,
     outbox: Arc<Outbox>,
-    state: Arc<Mutex<SinkState>>,
+    shared: Arc<Shared>,
     signal: Arc<Signal>,
     /// The next row to hand to the client.
     next: u64,
@@ -104,6 +128,9 @@ impl Delivery {
         let mut retry = RETRY_FIRST;
         while !self.outbox.is_closed() {
             let round = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.round()));
+            if let Some(sink) = &mut self.sink {
+                *self.shared.statistics.lock() = sink.statistics();
+            }
             let error = match round {
                 Ok(Ok(())) => {
                     retry = RETRY_FIRST;
@@ -112,9 +139,10 @@ impl Delivery {
                 Ok(Err(error)) => error,
                 Err(_) => ConnectorError::new(ErrorKind::Permanent, "a sink panicked"),
             };
+            self.shared.failures.fetch_add(1, Ordering::Relaxed);
             if error.kind != ErrorKind::Transient {
                 tracing::error!(sink = %self.name, error = %error, "sink stopped");
-                *self.state.lock() = SinkState::Failed(error.into());
+                *self.shared.state.lock() = SinkState::Failed(error.into());
                 self.signal.raise();
                 break;
             }
@@ -165,18 +193,18 @@ impl Delivery {
             if self.outbox.confirm(confirmed) {
                 self.signal.raise();
             }
-            *self.state.lock() = SinkState::Running;
+            *self.shared.state.lock() = SinkState::Running;
         } else if self.next > before
             && let Some(trouble) = self.sink()?.trouble()
         {
-            *self.state.lock() = SinkState::Retrying(trouble.into());
+            *self.shared.state.lock() = SinkState::Retrying(trouble.into());
         }
         Ok(())
     }
 
     fn back_off(&mut self, error: ConnectorError, retry: Duration) {
         tracing::warn!(sink = %self.name, error = %error, "sink tries again");
-        *self.state.lock() = SinkState::Retrying(error.into());
+        *self.shared.state.lock() = SinkState::Retrying(error.into());
         // A closing outbox ends the wait at once.
         let _ = self.outbox.chunk_at(u64::MAX, retry);
         self.next = self.outbox.confirmed_seq();

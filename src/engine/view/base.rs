@@ -5,7 +5,7 @@ use std::sync::Arc;
 use highwater_storage::{Family, Store};
 
 use super::change::{self, ChangeBody, ViewChange};
-use super::format::{ViewFormat, ViewLayout};
+use super::format::{Shape, ViewFormat};
 use super::overlay::Overlay;
 use super::read_count;
 use crate::engine::delta::Delta;
@@ -30,8 +30,8 @@ impl ViewBase {
     /// A change that cannot be of this view: rows taken away that are not there, columns that do not fit (internal); too much
     /// memory (`53200`), rows too large (`54000`), a store that cannot be read.
     pub(crate) fn prepare(&self, deltas: &[Delta]) -> Result<ViewChange, EngineError> {
-        let change = match (&self.format.layout, self.overlays.first()) {
-            (ViewLayout::Keyed { .. }, Some(dirty)) => change::keyed(&self.format, dirty, deltas),
+        let change = match (self.format.layout.shape(), self.overlays.first()) {
+            (Shape::Keyed, Some(dirty)) => change::keyed(&self.format, dirty, deltas),
             (_, Some(dirty)) => change::bag(&self.format, dirty, deltas, |hash, key| self.count(hash, key)),
             (_, None) => change::append(&self.format, deltas),
         }?;
@@ -49,6 +49,21 @@ impl ViewBase {
             }
         }
         Ok(change)
+    }
+
+    /// The change of a step with equal rows put together, for who keeps no rows; `None` where no two are equal.
+    ///
+    /// # Errors
+    /// As [`ViewBase::prepare`].
+    pub(crate) fn netted(&self, deltas: &[Delta]) -> Result<Option<Vec<Delta>>, EngineError> {
+        match (self.format.layout.shape(), self.overlays.first()) {
+            (Shape::Bag, Some(dirty)) => {
+                // Nobody counts the rows, so there are always enough to take away.
+                let change = change::bag(&self.format, dirty, deltas, |_, _| Ok(u64::MAX / 2))?;
+                Ok(change.netted)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// How often a row of a bag is there.

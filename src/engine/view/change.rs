@@ -151,7 +151,7 @@ pub(super) fn keyed(
         let (keys, values) = (format.keys.encoder(&keys)?, format.rows.encoder(&values)?);
         for row in 0..delta.num_rows() {
             match delta.weight(row) {
-                1 => put_row(&mut out, overlay, (&keys, &values), row)?,
+                1 => put_row(&mut out, (format, overlay), (&keys, &values), row)?,
                 -1 => continue,
                 weight => return Err(not_consolidated(&format!("A row has the weight {weight}."))),
             }
@@ -167,7 +167,7 @@ pub(super) fn keyed(
             let keys = format.keys.encoder(&keys)?;
             for row in (0..delta.num_rows()).filter(|row| delta.weight(*row) < 0) {
                 rows -= 1;
-                delete_row(&mut out, overlay, (&keys, row), &set)?;
+                delete_row(&mut out, (format, overlay), (&keys, row), &set)?;
             }
         }
     }
@@ -180,12 +180,12 @@ pub(super) fn keyed(
 
 fn put_row(
     out: &mut KeyChanges,
-    overlay: &Overlay,
+    (format, overlay): (&ViewFormat, &Overlay),
     (keys, values): (&KeyEncoder<'_>, &RowEncoder<'_>),
     row: usize,
 ) -> Result<(), EngineError> {
     let key_start = out.arena.len();
-    keys.append(row, &mut out.arena);
+    format.append_key(keys, row, &mut out.arena);
     let hash = overlay.hash(&out.arena[key_start..]);
     let value_start = out.arena.len();
     values.append(row, &mut out.arena);
@@ -194,12 +194,12 @@ fn put_row(
 
 fn delete_row(
     out: &mut KeyChanges,
-    overlay: &Overlay,
+    (format, overlay): (&ViewFormat, &Overlay),
     (keys, row): (&KeyEncoder<'_>, usize),
     set: &HashTable<usize>,
 ) -> Result<(), EngineError> {
     let key_start = out.arena.len();
-    keys.append(row, &mut out.arena);
+    format.append_key(keys, row, &mut out.arena);
     let key = &out.arena[key_start..];
     let hash = overlay.hash(key);
     if set
@@ -251,7 +251,7 @@ pub(super) fn bag(
         let keys = format.keys.encoder(&keys)?;
         for row in 0..delta.num_rows() {
             let key_start = out.arena.len();
-            keys.append(row, &mut out.arena);
+            format.append_key(&keys, row, &mut out.arena);
             let key = &out.arena[key_start..];
             let hash = overlay.hash(key);
             let weight = delta.weight(row);

@@ -5,6 +5,8 @@
 //! Keyed    its key columns, in order            the other columns
 //! Log      sequence: u64, big-endian            all columns
 //! Bag      all columns                          how often the row is there: varint
+//! Index    its columns, then those of the key   the other columns
+//!          its columns, then all others         how often the row is there
 //!
 //! in the store: object 0            header
 //!               object 1 key…       a row
@@ -16,9 +18,9 @@ use arrow::array::{ArrayRef, RecordBatchOptions};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use highwater_storage::{ObjectId, layout};
+use highwater_storage::{KeyOrder, ObjectId, layout};
 
-use crate::engine::codec::{KeyCodec, KeyDecoder, RowCodec, RowDecoder};
+use crate::engine::codec::{KeyCodec, KeyDecoder, KeyEncoder, RowCodec, RowDecoder};
 use crate::engine::error::EngineError;
 
 /// What identifies a row of a view.
@@ -33,6 +35,25 @@ pub(crate) enum ViewLayout {
     Log,
     /// Equal rows are counted.
     Bag,
+    /// Of an index: sorted by these columns. With a key, what identifies a row is among them; else they are all columns, and equal
+    /// rows are counted.
+    Index {
+        /// Which columns of the schema, and in which order their values are.
+        columns: Vec<(usize, KeyOrder)>,
+        /// Whether at most one row has the same values in them.
+        has_key: bool,
+    },
+}
+
+/// How rows lie under their keys, whatever the order of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// At most one row has a key; its other columns are the value.
+    Keyed,
+    /// A row has a number.
+    Log,
+    /// A row is its key, and is counted.
+    Bag,
 }
 
 impl ViewLayout {
@@ -44,6 +65,30 @@ impl ViewLayout {
             },
             (None, true) => Self::Log,
             (None, false) => Self::Bag,
+        }
+    }
+
+    /// The layout of an index by `columns` of a relation of `width` columns with this key, or none.
+    pub(crate) fn index(columns: &[(usize, KeyOrder)], key: Option<&[usize]>, width: usize) -> Self {
+        let mut columns = columns.to_vec();
+        let all: Vec<usize> = (0..width).collect();
+        for column in key.unwrap_or(&all) {
+            if columns.iter().all(|(known, _)| known != column) {
+                columns.push((*column, KeyOrder::ASCENDING));
+            }
+        }
+        Self::Index {
+            columns,
+            has_key: key.is_some(),
+        }
+    }
+
+    /// How rows lie under their keys.
+    pub(super) fn shape(&self) -> Shape {
+        match self {
+            Self::Keyed { .. } | Self::Index { has_key: true, .. } => Shape::Keyed,
+            Self::Log => Shape::Log,
+            Self::Bag | Self::Index { has_key: false, .. } => Shape::Bag,
         }
     }
 }
@@ -65,6 +110,10 @@ pub(super) struct ViewFormat {
     pub(super) rows: RowCodec,
     key_columns: Vec<usize>,
     value_columns: Vec<usize>,
+    /// How rows are sorted.
+    sorted_by: Vec<(usize, KeyOrder)>,
+    /// Whether all of it is ascending.
+    is_ascending: bool,
 }
 
 impl ViewFormat {
@@ -73,17 +122,19 @@ impl ViewFormat {
     /// # Errors
     /// Column types that cannot be stored (`0A000`), a key of columns that are not there (internal).
     pub(super) fn new(object: ObjectId, schema: SchemaRef, layout: ViewLayout) -> Result<Self, EngineError> {
-        let all: Vec<usize> = (0..schema.fields().len()).collect();
-        let (key_columns, value_columns) = match &layout {
-            ViewLayout::Keyed { columns } => (
-                columns.clone(),
-                all.into_iter()
-                    .filter(|column| !columns.contains(column))
-                    .collect(),
-            ),
-            ViewLayout::Log => (Vec::new(), all),
-            ViewLayout::Bag => (all, Vec::new()),
+        let all = 0..schema.fields().len();
+        let ascending = |columns: Vec<usize>| -> Vec<(usize, KeyOrder)> {
+            let ascending = columns.into_iter().map(|column| (column, KeyOrder::ASCENDING));
+            ascending.collect()
         };
+        let sorted_by = match &layout {
+            ViewLayout::Keyed { columns } => ascending(columns.clone()),
+            ViewLayout::Log => Vec::new(),
+            ViewLayout::Bag => ascending(all.clone().collect()),
+            ViewLayout::Index { columns, .. } => columns.clone(),
+        };
+        let key_columns: Vec<usize> = sorted_by.iter().map(|(column, _)| *column).collect();
+        let value_columns: Vec<usize> = all.filter(|column| !key_columns.contains(column)).collect();
         if key_columns.iter().any(|column| *column >= schema.fields().len()) {
             return Err(EngineError::internal(
                 "a view is keyed by a column that it does not have",
@@ -105,9 +156,31 @@ impl ViewFormat {
             layout,
             keys,
             rows,
+            is_ascending: sorted_by.iter().all(|(_, order)| *order == KeyOrder::ASCENDING),
+            sorted_by,
             key_columns,
             value_columns,
         })
+    }
+
+    /// The columns by which rows are sorted, first things first; none for a log.
+    pub(super) fn sorted_by(&self) -> &[(usize, KeyOrder)] {
+        &self.sorted_by
+    }
+
+    /// Appends the key of a row.
+    #[inline]
+    pub(super) fn append_key(&self, keys: &KeyEncoder<'_>, row: usize, out: &mut Vec<u8>) {
+        match self.is_ascending {
+            true => keys.append(row, out),
+            false => keys.append_ordered(row, self.sorted_by.iter().map(|(_, order)| *order), out),
+        }
+    }
+
+    /// Appends what the keys of rows start with that have the values `values` in the first of these columns.
+    pub(super) fn append_prefix(&self, values: &[ArrayRef], out: &mut Vec<u8>) -> Result<(), EngineError> {
+        let orders = self.sorted_by.iter().map(|(_, order)| *order);
+        self.keys.append_prefix(values, orders, out)
     }
 
     /// The columns that are encoded as keys.
@@ -209,16 +282,26 @@ impl Decoder<'_> {
     /// # Errors
     /// Bytes that are no such row (`XX001`).
     pub(super) fn append(&mut self, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        match self.format.layout {
-            ViewLayout::Keyed { .. } => {
-                self.keys.append(key)?;
+        match self.format.layout.shape() {
+            Shape::Keyed => {
+                self.append_key(key)?;
                 self.rows.append(value)?;
             }
-            ViewLayout::Log => self.rows.append(value)?,
-            ViewLayout::Bag => self.keys.append(key)?,
+            Shape::Log => self.rows.append(value)?,
+            Shape::Bag => self.append_key(key)?,
         }
         self.len += 1;
         Ok(())
+    }
+
+    fn append_key(&mut self, key: &[u8]) -> Result<(), EngineError> {
+        match self.format.is_ascending {
+            true => self.keys.append(key),
+            false => {
+                let orders = self.format.sorted_by.iter().map(|(_, order)| *order);
+                self.keys.append_ordered(key, orders)
+            }
+        }
     }
 
     /// The rows as a batch.

@@ -1,7 +1,7 @@
 //! The header of a view in the store: what its rows look like, how many there are.
 
 use highwater_storage::keys::KEY_ENCODING_VERSION;
-use highwater_storage::{CheckpointWriter, Family, Snapshot};
+use highwater_storage::{CheckpointWriter, Direction, Family, Nulls, Snapshot};
 
 use super::format::{HEADER_TAG, ViewFormat, ViewLayout};
 use crate::engine::codec::{ROW_FORMAT_VERSION, put_varint, take_varint};
@@ -67,6 +67,15 @@ fn shape(format: &ViewFormat) -> Vec<u8> {
         }
         ViewLayout::Log => out.push(1),
         ViewLayout::Bag => out.push(2),
+        ViewLayout::Index { columns, has_key } => {
+            out.push(if *has_key { 3 } else { 4 });
+            put_varint(columns.len() as u64, &mut out);
+            for (column, order) in columns {
+                put_varint(*column as u64, &mut out);
+                out.push(u8::from(order.direction == Direction::Descending));
+                out.push(u8::from(order.nulls == Nulls::First));
+            }
+        }
     }
     let types = format!("{} {}", format.keys.signature(), format.rows.signature());
     put_varint(types.len() as u64, &mut out);

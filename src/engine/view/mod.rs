@@ -17,6 +17,7 @@ mod header;
 mod log;
 mod overlay;
 mod part;
+mod range;
 mod reader;
 mod scan;
 
@@ -25,19 +26,22 @@ mod tests;
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
+use arrow::record_batch::RecordBatch;
 use foldhash::fast::RandomState;
-use highwater_storage::{CheckpointWriter, ObjectId, Store};
+use highwater_storage::{CheckpointWriter, Family, ObjectId, Store};
 
 use self::base::ViewBase;
 use self::change::ChangeBody;
 pub(crate) use self::change::ViewChange;
-use self::format::ViewFormat;
 pub(crate) use self::format::ViewLayout;
+use self::format::{Shape, ViewFormat};
 use self::header::Counters;
 use self::log::Log;
 use self::overlay::{Overlay, SortedEntries};
 pub(crate) use self::part::Cursor;
+pub(crate) use self::range::{Bound, KeyRange};
 pub(crate) use self::reader::ViewReader;
 use crate::engine::codec::take_varint;
 use crate::engine::error::EngineError;
@@ -58,6 +62,50 @@ enum Dirty {
     Keys(Overlay),
     /// Of a log.
     Log(Log),
+}
+
+/// The rows of a view that are in the store.
+pub(crate) struct StoredRows {
+    store: Arc<dyn Store>,
+    format: Arc<ViewFormat>,
+}
+
+impl StoredRows {
+    /// The key of the row that has these values in all columns of the key: arrays of one value each.
+    ///
+    /// # Errors
+    /// Columns that do not fit (internal).
+    pub(crate) fn whole_key(&self, values: &[ArrayRef]) -> Result<Vec<u8>, EngineError> {
+        let mut key = Vec::new();
+        self.format.append_prefix(values, &mut key)?;
+        Ok(key)
+    }
+
+    /// The value that the store has of a key.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let key = [&self.format.row_prefix()[..], key].concat();
+        Ok(self.store.get(Family::Views, &key)?)
+    }
+
+    /// The columns `projection` of the row of this key and value; of no value no row.
+    ///
+    /// # Errors
+    /// Bytes that are no such row (`XX001`).
+    pub(crate) fn row(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        projection: &[usize],
+    ) -> Result<RecordBatch, EngineError> {
+        let mut decoder = self.format.decoder(Some(projection), 1)?;
+        if let Some(value) = value {
+            decoder.append(key, value)?;
+        }
+        decoder.finish()
+    }
 }
 
 /// Rows as of a freeze, on their way into a checkpoint.
@@ -81,9 +129,9 @@ impl ViewStore {
     ) -> Result<Self, EngineError> {
         let format = ViewFormat::new(object, schema, layout)?;
         let counters = header::read(&format, &*store.snapshot())?;
-        let dirty = match format.layout {
-            ViewLayout::Keyed { .. } | ViewLayout::Bag => Dirty::Keys(Overlay::new(RandomState::default())),
-            ViewLayout::Log => Dirty::Log(Log::default()),
+        let dirty = match format.layout.shape() {
+            Shape::Keyed | Shape::Bag => Dirty::Keys(Overlay::new(RandomState::default())),
+            Shape::Log => Dirty::Log(Log::default()),
         };
         Ok(Self {
             store,
@@ -164,6 +212,34 @@ impl ViewStore {
         self.frozen = None;
     }
 
+    /// Forgets all rows, of a view that the store does not have.
+    pub(crate) fn forget(&mut self) {
+        self.dirty = self.dirty.emptied();
+        self.frozen = None;
+        self.counters = Counters::default();
+    }
+
+    /// Looks for the row of an encoded key among those that are not in the store yet: `None` if it is not among them, and within
+    /// that `None` if it was deleted. Short: what the store has of the key is looked for without this.
+    pub(crate) fn changed(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        let layers = std::iter::once(&self.dirty).chain(&self.frozen);
+        layers.into_iter().find_map(|layer| match layer {
+            Dirty::Keys(overlay) => {
+                let entry = overlay.get(overlay.hash(key), key)?;
+                Some(entry.value.map(<[u8]>::to_vec))
+            }
+            Dirty::Log(_) => None,
+        })
+    }
+
+    /// How the rows are stored, and where.
+    pub(crate) fn stored(&self) -> StoredRows {
+        StoredRows {
+            store: Arc::clone(&self.store),
+            format: Arc::clone(&self.format),
+        }
+    }
+
     /// A reader of the rows as they are now.
     pub(crate) fn reader(&self) -> ViewReader {
         let layers = std::iter::once(&self.dirty).chain(&self.frozen);
@@ -183,7 +259,7 @@ impl FrozenView {
         match self.dirty {
             Dirty::Log(log) => log.write(&self.format, writer),
             Dirty::Keys(overlay) => {
-                let entries = SortedEntries::new(vec![overlay], &[]);
+                let entries = SortedEntries::new(vec![overlay], (&[], None));
                 let mut key = vec![format::ROW_TAG];
                 for entry in entries.iter() {
                     key.truncate(1);

@@ -325,22 +325,27 @@ pub(super) struct SortedEntries {
 }
 
 impl SortedEntries {
-    /// Sorts the entries of `layers` from the key `from` on; where several have a key, the first of them counts.
-    pub(super) fn new(layers: Vec<Overlay>, from: &[u8]) -> Self {
-        let mut places = Vec::with_capacity(
-            layers
-                .iter()
-                .flat_map(|layer| &layer.parts)
-                .map(|part| part.index.len())
-                .sum(),
-        );
+    /// Sorts the entries of `layers` from the key `from` on and before `to`; where several have a key, the first of them counts.
+    pub(super) fn new(layers: Vec<Overlay>, (from, to): (&[u8], Option<&[u8]>)) -> Self {
+        let is_all = from.is_empty() && to.is_none();
+        let entries = layers.iter().flat_map(|layer| &layer.parts);
+        let all: usize = entries.map(|part| part.index.len()).sum();
+        let mut places = Vec::with_capacity(if is_all { all } else { 0 });
         for (layer, overlay) in layers.iter().enumerate() {
             for (part, entries) in overlay.parts.iter().enumerate() {
-                places.extend(entries.index.iter().map(|slot| Place {
+                let own = entries.index.iter().map(|slot| Place {
                     prefix: 0,
                     offset: slot.offset,
                     part: part as u8,
                     layer: layer as u8,
+                });
+                if is_all {
+                    places.extend(own);
+                    continue;
+                }
+                places.extend(own.filter(|place| {
+                    let key = entries.entry(place.offset).key;
+                    key >= from && to.is_none_or(|to| key < to)
                 }));
             }
         }
@@ -348,9 +353,6 @@ impl SortedEntries {
             layers,
             places: Vec::new(),
         };
-        if !from.is_empty() {
-            places.retain(|place| sorted.entry_at(*place).key >= from);
-        }
         let common = sorted.common_prefix(&places);
         for place in &mut places {
             place.prefix = eight_bytes(&sorted.entry_at(*place).key[common..]);

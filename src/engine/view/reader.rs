@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use highwater_storage::{Family, Snapshot};
@@ -10,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::Dirty;
 use super::format::{ViewFormat, ViewLayout};
+use super::range::KeyRange;
 use super::scan::{DeltaScan, ViewScan};
 use crate::engine::error::EngineError;
 
@@ -53,32 +53,8 @@ impl ViewReader {
     pub(crate) fn key(&self) -> Option<&[usize]> {
         match &self.format.layout {
             ViewLayout::Keyed { columns } => Some(columns),
-            ViewLayout::Log | ViewLayout::Bag => None,
+            ViewLayout::Log | ViewLayout::Bag | ViewLayout::Index { .. } => None,
         }
-    }
-
-    /// The row whose key columns have the values in the first row of `key`, in the order of [`ViewReader::key`]; a batch
-    /// of one row.
-    ///
-    /// # Errors
-    /// A view without key, columns that are not those of the key (internal), a store that cannot be read.
-    pub(crate) fn get(&self, key: &[ArrayRef]) -> Result<Option<RecordBatch>, EngineError> {
-        if self.key().is_none() {
-            return Err(EngineError::internal(
-                "a row of a view without key is looked up by key",
-            ));
-        }
-        if key.iter().any(|column| column.is_empty()) {
-            return Err(EngineError::internal("a row is looked up by an empty key"));
-        }
-        let mut bytes = Vec::new();
-        self.format.keys.encoder(key)?.append(0, &mut bytes);
-        let Some(value) = self.value(&bytes)? else {
-            return Ok(None);
-        };
-        let mut decoder = self.format.decoder(None, 1)?;
-        decoder.append(&bytes, &value)?;
-        decoder.finish().map(Some)
     }
 
     /// The keys of rows that have the columns of the view, as bytes.
@@ -90,7 +66,7 @@ impl ViewReader {
         let encoder = self.format.keys.encoder(&columns)?;
         let keys = (0..rows.num_rows()).map(|row| {
             let mut key = Vec::new();
-            encoder.append(row, &mut key);
+            self.format.append_key(&encoder, row, &mut key);
             key
         });
         Ok(keys.collect())
@@ -123,12 +99,45 @@ impl ViewReader {
     ///
     /// # Errors
     /// A column that is not there (internal).
+    #[cfg(test)]
     pub(crate) fn scan(
         &self,
         projection: Option<&[usize]>,
         batch_rows: usize,
     ) -> Result<ViewScan, EngineError> {
-        ViewScan::new(self, projection, batch_rows)
+        self.scan_ranges(vec![KeyRange::all()], projection, (batch_rows, batch_rows))
+    }
+
+    /// The rows in `ranges`, which ascend and do not overlap, as [`ViewReader::scan`] gives them. The first batch has about as many
+    /// rows as the first of `rows` says, the others more and more, up to the second.
+    ///
+    /// # Errors
+    /// A column that is not there (internal).
+    pub(crate) fn scan_ranges(
+        &self,
+        ranges: Vec<KeyRange>,
+        projection: Option<&[usize]>,
+        rows: (usize, usize),
+    ) -> Result<ViewScan, EngineError> {
+        ViewScan::new(self, ranges, projection, rows)
+    }
+
+    /// The rows that are there under these encoded keys, with the columns `projection` (all for `None`).
+    ///
+    /// # Errors
+    /// A store that cannot be read, a column that is not there (internal).
+    pub(crate) fn get_keys(
+        &self,
+        keys: &[Vec<u8>],
+        projection: Option<&[usize]>,
+    ) -> Result<RecordBatch, EngineError> {
+        let mut decoder = self.format.decoder(projection, keys.len())?;
+        for key in keys {
+            if let Some(value) = self.value(key)? {
+                decoder.append(key, &value)?;
+            }
+        }
+        decoder.finish()
     }
 
     /// All rows as deltas that add them, about `batch_rows` rows each.

@@ -19,8 +19,9 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use highwater_storage::{Family, StorageError};
 
-use super::format::{Decoder, PREFIX_BYTES, ViewLayout, record_batch};
+use super::format::{Decoder, PREFIX_BYTES, Shape, record_batch};
 use super::overlay::{Entry, SortedEntries};
+use super::range::KeyRange;
 use super::reader::ViewReader;
 use super::{Dirty, read_count};
 use crate::engine::delta::Delta;
@@ -32,6 +33,10 @@ const BATCH_BYTES: usize = 16 << 20;
 /// The rows of a view in batches; equal rows of a bag stand side by side.
 pub(crate) struct ViewScan {
     merge: Merge,
+    /// What follows when the merge is done.
+    ranges: VecDeque<KeyRange>,
+    /// The most rows of a batch; the first batches have fewer.
+    rows_max: usize,
     schema: SchemaRef,
     /// Rows of a bag that are to be given yet, each with how often.
     repeated: Option<(RecordBatch, VecDeque<u64>, u64)>,
@@ -46,17 +51,27 @@ pub(crate) struct DeltaScan {
 type Counted = (RecordBatch, Option<Vec<u64>>);
 
 impl ViewScan {
+    /// Of the rows in `ranges`, which ascend. The first batch has about `first_rows` rows, the others more and more.
     pub(super) fn new(
         reader: &ViewReader,
+        ranges: Vec<KeyRange>,
         projection: Option<&[usize]>,
-        batch_rows: usize,
+        (first_rows, rows_max): (usize, usize),
     ) -> Result<Self, EngineError> {
         let schema = match projection {
             Some(columns) => reader.schema().project(columns)?.into(),
             None => Arc::clone(reader.schema()),
         };
+        let mut ranges = VecDeque::from(ranges);
+        let nothing = || KeyRange {
+            from: Vec::new(),
+            to: Some(Vec::new()),
+        };
+        let first = ranges.pop_front().unwrap_or_else(nothing);
         Ok(Self {
-            merge: Merge::new(reader, &[], projection, batch_rows),
+            merge: Merge::new(reader, &first, projection, first_rows),
+            ranges,
+            rows_max,
             schema,
             repeated: None,
         })
@@ -68,9 +83,17 @@ impl ViewScan {
                 return Ok(Some(batch));
             }
             match self.merge.next_batch()? {
-                Some((batch, Some(counts))) => self.repeated = Some((batch, counts.into(), 0)),
-                Some((batch, None)) => return Ok(Some(batch)),
-                None => return Ok(None),
+                Some((batch, counts)) => {
+                    self.merge.batch_rows = (self.merge.batch_rows * 2).min(self.rows_max.max(1));
+                    match counts {
+                        Some(counts) => self.repeated = Some((batch, counts.into(), 0)),
+                        None => return Ok(Some(batch)),
+                    }
+                }
+                None => match self.ranges.pop_front() {
+                    Some(range) => self.merge = self.merge.of(&range),
+                    None => return Ok(None),
+                },
             }
         }
     }
@@ -115,7 +138,15 @@ impl DeltaScan {
     /// Of the rows from the key `from` on; an empty one is before all.
     pub(super) fn starting_at(reader: &ViewReader, from: &[u8], batch_rows: usize) -> Self {
         Self {
-            merge: Merge::new(reader, from, None, batch_rows),
+            merge: Merge::new(
+                reader,
+                &KeyRange {
+                    from: from.to_vec(),
+                    to: None,
+                },
+                None,
+                batch_rows,
+            ),
         }
     }
 
@@ -170,10 +201,19 @@ enum Changed {
 }
 
 impl Merge {
-    fn new(reader: &ViewReader, from: &[u8], projection: Option<&[usize]>, batch_rows: usize) -> Self {
+    /// Of another range of the same rows.
+    fn of(&self, range: &KeyRange) -> Self {
+        Self::new(&self.reader, range, self.projection.as_deref(), self.batch_rows)
+    }
+
+    fn new(reader: &ViewReader, range: &KeyRange, projection: Option<&[usize]>, batch_rows: usize) -> Self {
         let format = &reader.format;
-        let mut to = format.rows_end().to_vec();
-        let changed = if format.layout == ViewLayout::Log {
+        let from = range.from.as_slice();
+        let mut to = match &range.to {
+            Some(to) => [&format.row_prefix()[..], to].concat(),
+            None => format.rows_end().to_vec(),
+        };
+        let changed = if format.layout.shape() == Shape::Log {
             let chunks = || {
                 reader.layers.iter().rev().filter_map(|layer| match layer {
                     Dirty::Log(log) => Some(log.chunks()),
@@ -197,7 +237,7 @@ impl Merge {
                 Dirty::Log(_) => None,
             });
             Changed::Keys {
-                entries: SortedEntries::new(overlays.collect(), from),
+                entries: SortedEntries::new(overlays.collect(), (from, range.to.as_deref())),
                 next: 0,
             }
         };
@@ -216,7 +256,7 @@ impl Merge {
         let decoder = reader
             .format
             .decoder(self.projection.as_deref(), self.batch_rows.min(8192))?;
-        let counts = (reader.format.layout == ViewLayout::Bag).then(Vec::new);
+        let counts = (reader.format.layout.shape() == Shape::Bag).then(Vec::new);
         let mut out = Output {
             decoder,
             counts,

@@ -50,6 +50,7 @@ pub(super) enum ColumnBinary {
     Int2(PrimitiveArray<Int16Type>),
     Int4(PrimitiveArray<Int32Type>),
     Int8(PrimitiveArray<Int64Type>),
+    Oid(PrimitiveArray<Int64Type>),
     Float4(PrimitiveArray<Float32Type>),
     Float8(PrimitiveArray<Float64Type>),
     Numeric(PrimitiveArray<Decimal128Type>, i8),
@@ -99,6 +100,11 @@ impl ColumnBinary {
         })
     }
 
+    /// For numbers of objects, which are BIGINT here and have four bytes for clients.
+    pub(super) fn of_oids(column: &ArrayRef) -> Self {
+        Self::Oid(column.as_primitive().clone())
+    }
+
     /// Appends the value of `row`, which is not NULL.
     ///
     /// # Errors
@@ -108,6 +114,8 @@ impl ColumnBinary {
             Self::Boolean(values) => out.put_u8(u8::from(values.value(row))),
             Self::Int2(values) => out.put_i16(values.value(row)),
             Self::Int4(values) => out.put_i32(values.value(row)),
+            // The bytes above these are zero.
+            Self::Oid(values) => out.put_u32(values.value(row) as u32),
             Self::Int8(values) => out.put_i64(values.value(row)),
             Self::Float4(values) => out.put_f32(values.value(row)),
             Self::Float8(values) => out.put_f64(values.value(row)),

@@ -5,11 +5,12 @@ mod binary;
 use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef};
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 
 use self::binary::ColumnBinary;
+use super::types::{oid, wire_type_of};
 use crate::text::ColumnText;
 use crate::{Error, Result};
 
@@ -74,9 +75,12 @@ enum Column {
 }
 
 impl Column {
-    fn new(array: &ArrayRef, format: Format) -> Result<Self> {
+    fn new(array: &ArrayRef, field: &Field, format: Format) -> Result<Self> {
         Ok(match format {
             Format::Text => Self::Text(ColumnText::new(array)),
+            Format::Binary if wire_type_of(field).oid == oid::OID => {
+                Self::Binary(ColumnBinary::of_oids(array))
+            }
             Format::Binary => Self::Binary(ColumnBinary::new(array)?),
         })
     }
@@ -90,9 +94,10 @@ pub(super) fn data_rows(
     scratch: &mut String,
     out: &mut BytesMut,
 ) -> Result<()> {
-    let columns = batch.columns().iter().zip(formats);
+    let fields = batch.schema_ref().fields().iter();
+    let columns = batch.columns().iter().zip(fields).zip(formats);
     let columns = columns
-        .map(|(array, format)| Column::new(array, *format))
+        .map(|((array, field), format)| Column::new(array, field, *format))
         .collect::<Result<Vec<_>>>()?;
     let count = i16::try_from(columns.len())
         .map_err(|_| Error::new("54011", "a result has more columns than the protocol can say"))?;

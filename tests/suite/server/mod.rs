@@ -2,7 +2,10 @@
 
 mod copy;
 mod drivers;
+mod http;
+mod introspection;
 mod live;
+mod logs;
 mod protocol;
 mod psql;
 mod tls;

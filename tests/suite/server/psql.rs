@@ -4,6 +4,7 @@ use std::io::Read as _;
 use std::process::Command;
 
 use super::Served;
+use super::introspection::CATALOG;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn psql_runs_statements_and_shows_errors() {
@@ -133,5 +134,76 @@ async fn ctrl_c_in_psql_ends_the_statement() {
         err.contains("ERROR:  canceling statement due to user request"),
         "{err}"
     );
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_describes_what_is_there() {
+    let served = Served::start().await;
+    served.database.execute(CATALOG).await.unwrap();
+
+    for (command, lines) in [
+        (
+            "\\d",
+            &[
+                "public|big_orders|view|highwater",
+                "public|clicks|foreign table|highwater",
+                "public|into_totals|foreign table|highwater",
+                "public|orders|table|highwater",
+                "public|urls|materialized view|highwater",
+            ][..],
+        ),
+        (
+            "\\d orders",
+            &[
+                "id|bigint||not null|",
+                "customer|character varying||not null|'nobody'",
+                "total|numeric(12,2)|||",
+                "tags|character varying[]|||",
+                "placed|timestamp with time zone|||",
+                "\"orders_pkey\" PRIMARY KEY, btree (id)",
+            ],
+        ),
+        (
+            "\\d+ clicks",
+            &["url|character varying||not null|", "Server: memory"],
+        ),
+        (
+            "\\d+ big_orders",
+            &["SELECT id, total FROM orders WHERE total > 100"],
+        ),
+        ("\\d urls", &["n|bigint|||"]),
+        (
+            "\\d orders_pkey",
+            &["primary key, btree, for table \"public.orders\""],
+        ),
+        ("\\dt", &["public|orders|table|highwater"]),
+        ("\\dv", &["public|big_orders|view|highwater"]),
+        ("\\dm", &["public|urls|materialized view|highwater"]),
+        ("\\di", &["public|orders_pkey|index|highwater|orders"]),
+        ("\\df", &["public|with_tax|numeric|net numeric|func"]),
+        ("\\dn", &["hw|highwater", "public|highwater"]),
+        ("\\du", &["highwater|Superuser, Create role, Bypass RLS|{}"]),
+        ("\\l", &["highwater|highwater|UTF8|C|C||libc|"]),
+        ("\\dT", &[]),
+        ("\\dT int4", &["pg_catalog|integer|"]),
+        ("\\d+", &["public|clicks|foreign table|highwater|permanent||"]),
+        ("\\des", &["memory|highwater|highwater"]),
+        ("\\dp orders", &["public|orders|table|||"]),
+        (
+            "\\sv big_orders",
+            &["CREATE OR REPLACE VIEW public.big_orders AS"],
+        ),
+        ("\\dE", &["public|clicks|foreign table|highwater"]),
+        ("\\d hw.queries", &["name|character varying|||"]),
+    ] {
+        let (out, err) = served.psql(&["-A", "-c", command]).await;
+        assert_eq!(err, "", "{command}");
+        for line in lines {
+            assert!(out.contains(line), "{command} has no {line}:\n{out}");
+        }
+    }
+    let (_, err) = served.psql(&["-A", "-t", "-c", "\\d nothing"]).await;
+    assert_eq!(err, "Did not find any relation named \"nothing\".\n");
     served.end().await;
 }

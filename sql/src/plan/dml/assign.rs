@@ -7,9 +7,10 @@ use super::scaffold::{aliased, relation, select_alone, select_of};
 use super::{parse_expression, quoted};
 use crate::catalog::{Catalog, TableColumnDef};
 use crate::plan::context::{Names, Resolver};
+use crate::plan::functions::FITTED;
 use crate::plan::place::position_of;
 use crate::plan::types::{arrow_type, sql_type_name, written_type};
-use crate::plan::{parameters, query};
+use crate::plan::{parameters, query, spelled};
 use crate::statement::Target;
 use crate::{SqlError, SqlState, jsonb};
 
@@ -65,7 +66,7 @@ impl Scope<'_> {
                     &casts.last().expect("it was pushed a moment ago").1
                 }
             };
-            cells.push(cast.of(assigned.value.clone()));
+            cells.push(cast.of(assigned.value.clone(), assigned.column));
         }
         Ok(cells)
     }
@@ -229,12 +230,15 @@ fn struct_quoted(data_type: &DataType) -> String {
 }
 
 impl Cast {
-    /// The cast of a value.
-    pub(super) fn of(&self, value: Expr) -> Expr {
+    /// The cast of a value for a column, whose length it must not exceed.
+    pub(super) fn of(&self, value: Expr, column: &TableColumnDef) -> Expr {
         let mut cast = self.0.clone();
         if let Expr::Cast { expr, .. } = &mut cast {
             **expr = value;
         }
-        cast
+        match column.length {
+            Some(length) => spelled::call(FITTED, vec![cast, spelled::number(&length.to_string())]),
+            None => cast,
+        }
     }
 }

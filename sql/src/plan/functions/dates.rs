@@ -10,7 +10,7 @@ use super::args::{Args, Computed};
 use super::define::{Definition, Kind, Overload};
 use super::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, day_of};
 use super::span::{Span, timestamp_out_of_range};
-use crate::plan::literals::{in_zone, shown_in_zone};
+use crate::plan::literals::{all_in_zone, in_zone, offset_micros, shown_in_zone};
 use crate::{SqlError, SqlState};
 
 use Kind::{Bool, Date, Float8, Int4, Interval, Text, Time, Timestamp, TimestampTz};
@@ -194,7 +194,11 @@ fn make_timestamp_in(args: &Args) -> Computed {
     let zones = args.texts(6);
     args.strict::<TimestampMicrosecondType>(|row| {
         let local = days(args, row)? * MICROS_PER_DAY + clock(args, 3, row)?;
-        in_zone(local, zones.get(row))
+        // An offset counts to the east here, and to the west in other places that take a zone.
+        match offset_micros(zones.get(row)) {
+            Some(offset) => Ok(local - offset),
+            None => in_zone(local, zones.get(row)),
+        }
     })
 }
 
@@ -262,6 +266,12 @@ fn is_finite(args: &Args) -> Computed {
 /// The instants at which clocks of a zone show local times.
 fn at_zone(args: &Args) -> Computed {
     let (zones, times) = (args.texts(0), args.numbers::<TimestampMicrosecondType>(1));
+    if args.is_constant(0)
+        && let Some(zone) = zones.opt(0)
+    {
+        let instants = all_in_zone(args.array(1).as_primitive(), zone)?;
+        return args.strict::<TimestampMicrosecondType>(|row| Ok(instants.value(args.place(1, row))));
+    }
     args.strict::<TimestampMicrosecondType>(|row| in_zone(times.get(row), zones.get(row)))
 }
 

@@ -460,16 +460,26 @@ fn truncated(args: &Args) -> Computed {
     args.strict::<TimestampMicrosecondType>(|row| truncated_at(times.get(row), fields.get(row), of))
 }
 
+/// Whether a field is a part of a day.
+fn is_of_a_day(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Microseconds | Field::Milliseconds | Field::Second | Field::Minute | Field::Hour
+    )
+}
+
 fn truncated_in_zone(args: &Args) -> Computed {
     let (fields, zones) = (args.texts(0), args.texts(2));
     let times = args.numbers::<TimestampMicrosecondType>(1);
     args.strict::<TimestampMicrosecondType>(|row| {
         let one = TimestampMicrosecondArray::from(vec![times.get(row)]);
         let local = shown_in_zone(&one, zones.get(row))?.value(0);
-        in_zone(
-            truncated_at(local, fields.get(row), TimeKind::TimestampTz)?,
-            zones.get(row),
-        )
+        let cut = truncated_at(local, fields.get(row), TimeKind::TimestampTz)?;
+        // Within an hour that clocks show twice, a shorter field begins in the same one of them.
+        match Field::named(fields.get(row)).is_some_and(is_of_a_day) {
+            true => Ok(times.get(row) - (local - cut)),
+            false => in_zone(cut, zones.get(row)),
+        }
     })
 }
 

@@ -5,12 +5,16 @@ use arrow::datatypes::{ArrowPrimitiveType, DataType, Decimal128Type, Float64Type
 use super::args::{Args, Computed};
 use super::arrays;
 use super::define::{Definition, Gives, Kind, Overload};
+use crate::plan::floats::{overflow, underflow};
 use crate::plan::types::DECIMAL_DIGITS;
 use crate::{SqlError, SqlState};
 
 use Kind::{Float8, Int4, Int8, Numeric};
 
 type Fallible = Result<f64, SqlError>;
+
+/// Radians of a degree, as PostgreSQL has them.
+const DEGREE: f64 = std::f64::consts::PI / 180.0;
 
 pub(crate) static MATH: [Definition; 20] = [
     Definition::new("exp", &[Overload::new(&[Float8], Float8, |args| each(args, exp))]),
@@ -64,13 +68,13 @@ pub(crate) static MATH: [Definition; 20] = [
     Definition::new(
         "degrees",
         &[Overload::new(&[Float8], Float8, |args| {
-            each(args, |x| Ok(x.to_degrees()))
+            each(args, |x| in_range(x / DEGREE, x != 0.0 && x.is_finite()))
         })],
     ),
     Definition::new(
         "radians",
         &[Overload::new(&[Float8], Float8, |args| {
-            each(args, |x| Ok(x.to_radians()))
+            each(args, |x| in_range(x * DEGREE, x != 0.0 && x.is_finite()))
         })],
     ),
     Definition::new(
@@ -247,10 +251,6 @@ fn out_of_range() -> SqlError {
     SqlError::new(SqlState::NumericValueOutOfRange, "input is out of range")
 }
 
-fn overflow() -> SqlError {
-    SqlError::new(SqlState::NumericValueOutOfRange, "value out of range: overflow")
-}
-
 fn too_large(data_type: &DataType) -> SqlError {
     let name = crate::plan::types::sql_type_name(data_type);
     SqlError::new(SqlState::NumericValueOutOfRange, format!("{name} out of range"))
@@ -276,11 +276,15 @@ fn within(x: f64) -> Fallible {
 }
 
 fn exp(x: f64) -> Fallible {
-    let value = x.exp();
-    if value.is_infinite() && x.is_finite() {
-        Err(overflow())
-    } else {
-        Ok(value)
+    in_range(x.exp(), x.is_finite())
+}
+
+/// The result, unless it is out of range: infinite or zero where all arguments are finite and it can be neither.
+fn in_range(result: f64, is_finite: bool) -> Fallible {
+    match is_finite {
+        true if result.is_infinite() => Err(overflow()),
+        true if result == 0.0 => Err(underflow()),
+        _ => Ok(result),
     }
 }
 
@@ -313,12 +317,11 @@ fn power(base: f64, exponent: f64) -> Fallible {
     if base == 0.0 && exponent < 0.0 {
         return fault("zero raised to a negative power is undefined");
     }
-    if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
+    if base < 0.0 && exponent.is_finite() && exponent.fract() != 0.0 {
         return fault("a negative number raised to a non-integer power yields a complex result");
     }
-    let value = base.powf(exponent);
-    let overflows = value.is_infinite() && base.is_finite() && exponent.is_finite();
-    if overflows { Err(overflow()) } else { Ok(value) }
+    let is_finite = base != 0.0 && base.is_finite() && exponent.is_finite();
+    in_range(base.powf(exponent), is_finite)
 }
 
 /// Degrees that a float misses by its last digit are whole.

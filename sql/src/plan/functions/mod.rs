@@ -13,6 +13,9 @@ mod define;
 mod encodings;
 mod fields;
 mod formatting;
+mod intervals;
+mod lengths;
+mod letters;
 mod math;
 pub(crate) mod moment;
 mod number_pattern;
@@ -27,6 +30,7 @@ mod series;
 mod session;
 mod span;
 mod strings;
+mod sums;
 mod time_pattern;
 mod to_char;
 
@@ -44,10 +48,14 @@ use self::operators::PgOperators;
 use crate::plan::context::planning_options;
 use crate::plan::json;
 
+pub(crate) use self::intervals::{canonical_interval, greatest_interval, least_interval, length_of};
+pub(crate) use self::lengths::{CUT, FITTED};
 pub(crate) use self::pattern::for_operator;
 pub(crate) use self::regex::MATCHES;
 pub(crate) use self::rounding::with_constant_digits;
-pub(crate) use self::series::{SERIES, or_one_null};
+pub(crate) use self::series::{OR_EMPTY, SERIES, or_one_null};
+pub(crate) use self::sums::of_type as aggregate_of_type;
+pub use self::sums::{FloatSum, IntervalSum, WideFloat};
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {
@@ -76,7 +84,8 @@ const SYNONYMS: [(&str, &str); 4] = [
 ];
 
 /// The same of aggregates.
-const AGGREGATE_SYNONYMS: [(&str, &str); 3] = [
+const AGGREGATE_SYNONYMS: [(&str, &str); 4] = [
+    ("approx_count_distinct", "approx_distinct"),
     ("every", "bool_and"),
     ("variance", "var_samp"),
     ("stddev_samp", "stddev"),
@@ -92,10 +101,10 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
     higher_order: by_name(SessionStateDefaults::default_higher_order_functions(), |f| {
         (f.name(), f.aliases())
     }),
-    aggregate: with_json(with_synonyms(
+    aggregate: sums::with_intervals(with_json(with_synonyms(
         by_name(aggregates(), |f| (f.name(), f.aliases())),
         &AGGREGATE_SYNONYMS,
-    )),
+    ))),
     window: by_name(SessionStateDefaults::default_window_functions(), |f| {
         (f.name(), f.aliases())
     }),
@@ -163,14 +172,19 @@ fn zoned(functions: Vec<Arc<ScalarUDF>>) -> Vec<Arc<ScalarUDF>> {
 
 fn aggregates() -> Vec<Arc<AggregateUDF>> {
     let theirs = SessionStateDefaults::default_aggregate_functions();
-    theirs.into_iter().chain(ordered::ordered_sets()).collect()
+    // Theirs takes six digits of the fraction.
+    let theirs = theirs
+        .into_iter()
+        .filter(|function| function.name() != "percentile_cont");
+    theirs.chain(ordered::ordered_sets()).collect()
 }
 
 /// The definitions that stand before DataFusion's.
 fn definitions() -> impl Iterator<Item = &'static Definition> {
-    let tables: [&'static [Definition]; 12] = [
+    let tables: [&'static [Definition]; 13] = [
         &quoting::QUOTING,
         &strings::STRINGS,
+        &lengths::LENGTHS,
         &encodings::ENCODINGS,
         &regex::REGEX,
         &math::MATH,
@@ -185,7 +199,11 @@ fn definitions() -> impl Iterator<Item = &'static Definition> {
     tables
         .into_iter()
         .flatten()
-        .chain([&rounding::TO_NUMBER, &series::SERIES_FUNCTION])
+        .chain([
+            &rounding::TO_NUMBER,
+            &series::SERIES_FUNCTION,
+            &series::OR_EMPTY_FUNCTION,
+        ])
         .chain(arrays::definitions())
 }
 

@@ -16,7 +16,9 @@ use super::moment::MICROS_PER_DAY;
 use super::span::{Span, timestamp_out_of_range};
 use super::{Functions, fields, numeric};
 use crate::plan::literals::to_text;
-use crate::plan::types::column_type;
+use crate::plan::mixed;
+use crate::plan::numbers;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::{SqlError, SqlState};
 
 use Kind::{Date, Float8, Int8, Interval, Time, Timestamp, TimestampTz};
@@ -90,7 +92,16 @@ impl ExprPlanner for PgOperators {
             return Ok(PlannerResult::Original(expr));
         };
         let types = (column_type(&left), column_type(&right));
+        if is_arithmetic(&expr.op)
+            && let Some((left, right)) = mixed::operands(&expr.left, &expr.right, schema)
+        {
+            return Ok(PlannerResult::Original(RawBinaryExpr { left, right, ..expr }));
+        }
+        if let Some((left, right)) = constants_typed(&expr, &types) {
+            return Ok(PlannerResult::Original(RawBinaryExpr { left, right, ..expr }));
+        }
         let is_null = |data_type: &DataType| *data_type == DataType::Null;
+        let expr = with_intervals(expr, &types);
         let planned = match expr.op {
             BinaryOperator::Plus => plus(&expr, &types),
             BinaryOperator::Minus => minus(&expr, &types),
@@ -99,6 +110,7 @@ impl ExprPlanner for PgOperators {
             BinaryOperator::StringConcat if !is_null(&left) && !is_null(&right) => {
                 concatenated(&expr, &types)
             }
+            BinaryOperator::Eq | BinaryOperator::NotEq => compared_with_truth(&expr, &types),
             BinaryOperator::PGExp => function("power", &expr),
             BinaryOperator::PGStartsWith => function("starts_with", &expr),
             BinaryOperator::PGBitwiseXor => Some(binary(&expr, Operator::BitwiseXor)),
@@ -136,6 +148,67 @@ impl ExprPlanner for PgOperators {
     }
 }
 
+/// A comparison with the interval that a constant in quotes is beside another one.
+fn with_intervals(expr: RawBinaryExpr, (left, right): &(DataType, DataType)) -> RawBinaryExpr {
+    use BinaryOperator as B;
+    let is_meant = matches!(expr.op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq);
+    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+    let as_interval = |expr: Expr| cast(expr, Interval.data_type());
+    match expr {
+        expr if !is_meant => expr,
+        expr if is_interval(left) && is_constant_text(&expr.right) => RawBinaryExpr {
+            right: as_interval(expr.right),
+            ..expr
+        },
+        expr if is_interval(right) && is_constant_text(&expr.left) => RawBinaryExpr {
+            left: as_interval(expr.left),
+            ..expr
+        },
+        expr => expr,
+    }
+}
+
+fn is_arithmetic(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide
+    )
+}
+
+/// The operands of arithmetic of a number and a constant in quotes, which is a number of the same type.
+fn constants_typed(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<(Expr, Expr)> {
+    let is_meant = is_arithmetic(&expr.op) || matches!(expr.op, BinaryOperator::Modulo);
+    let (a, b) = (&expr.left, &expr.right);
+    match (is_constant_text(a), is_constant_text(b)) {
+        (true, false) if is_meant && is_number(right) => Some((constant_number(a, right), b.clone())),
+        (false, true) if is_meant && is_number(left) => Some((a.clone(), constant_number(b, left))),
+        _ => None,
+    }
+}
+
+/// A constant in quotes as a number of a type; as NUMERIC with the digits that it has.
+fn constant_number(constant: &Expr, data_type: &DataType) -> Expr {
+    if let (Expr::Literal(ScalarValue::Utf8(Some(text)), _), DataType::Decimal128(..)) = (constant, data_type)
+        && let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""))
+        && fraction.bytes().all(|digit| digit.is_ascii_digit())
+        && let (Ok(digits), Ok(scale)) = (
+            format!("{whole}{fraction}").parse::<i128>(),
+            i8::try_from(fraction.len()),
+        )
+        && numbers::fits(digits, DECIMAL_DIGITS)
+        && scale <= DECIMAL_SCALE
+    {
+        return Expr::Literal(ScalarValue::Decimal128(Some(digits), DECIMAL_DIGITS, scale), None);
+    }
+    match data_type {
+        DataType::Decimal128(..) => cast(
+            constant.clone(),
+            DataType::Decimal128(DECIMAL_DIGITS, DECIMAL_SCALE),
+        ),
+        other => cast(constant.clone(), other.clone()),
+    }
+}
+
 fn binary(expr: &RawBinaryExpr, op: Operator) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(
         Box::new(expr.left.clone()),
@@ -168,6 +241,25 @@ fn like(expr: &RawBinaryExpr, negated: bool, case_insensitive: bool) -> Expr {
 
 fn call(function: &'static Definition, left: &Expr, right: &Expr) -> Option<Expr> {
     Some(function.udf().call(vec![left.clone(), right.clone()]))
+}
+
+/// A truth compared with a constant in quotes, which is a truth too.
+fn compared_with_truth(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -> Option<Expr> {
+    let op = match expr.op {
+        BinaryOperator::Eq => Operator::Eq,
+        _ => Operator::NotEq,
+    };
+    let truth = |constant: &Expr| cast(constant.clone(), DataType::Boolean);
+    let (a, b) = match (left, right) {
+        (DataType::Boolean, DataType::Utf8) if is_constant_text(&expr.right) => {
+            (expr.left.clone(), truth(&expr.right))
+        }
+        (DataType::Utf8, DataType::Boolean) if is_constant_text(&expr.left) => {
+            (truth(&expr.left), expr.right.clone())
+        }
+        _ => return None,
+    };
+    Some(Expr::BinaryExpr(BinaryExpr::new(Box::new(a), op, Box::new(b))))
 }
 
 fn is_integer(data_type: &DataType) -> bool {

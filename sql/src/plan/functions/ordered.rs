@@ -1,18 +1,19 @@
-//! Ordered-set aggregates that DataFusion does not have: `mode()` and `percentile_disc(fraction)`, both with WITHIN GROUP.
+//! Ordered-set aggregates that DataFusion does not have, or with fewer digits: `mode()`, `percentile_disc(fraction)` and
+//! `percentile_cont(fraction)`, all with WITHIN GROUP.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, new_empty_array};
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::{SortOptions, concat, filter, is_not_null, sort};
-use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
 use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use datafusion::physical_expr::expressions::Literal;
 
 use crate::plan::translate::external;
-use crate::plan::types::column_type;
+use crate::plan::types::{column_type, sql_type_name};
 use crate::{SqlError, SqlState};
 
 /// The aggregates.
@@ -23,7 +24,11 @@ pub(crate) fn ordered_sets() -> Vec<Arc<AggregateUDF>> {
             signature: Signature::user_defined(Volatility::Immutable),
         }))
     };
-    vec![udf(Choice::Mode), udf(Choice::Percentile)]
+    vec![
+        udf(Choice::Mode),
+        udf(Choice::Percentile),
+        udf(Choice::Interpolated),
+    ]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +37,8 @@ enum Choice {
     Mode,
     /// The first value at whose place at least this part of all values has been passed.
     Percentile,
+    /// What lies at this part of the way from the first to the last value, in DOUBLE PRECISION.
+    Interpolated,
 }
 
 /// Chooses one value of a group by its place in an order.
@@ -46,6 +53,7 @@ impl AggregateUDFImpl for OrderedSet {
         match self.choice {
             Choice::Mode => "mode",
             Choice::Percentile => "percentile_disc",
+            Choice::Interpolated => "percentile_cont",
         }
     }
 
@@ -63,8 +71,13 @@ impl AggregateUDFImpl for OrderedSet {
             (Choice::Percentile, [value, fraction]) if fraction.is_numeric() => {
                 Ok(vec![column_type(value), DataType::Float64])
             }
+            (Choice::Interpolated, [value, fraction])
+                if fraction.is_numeric() && (value.is_numeric() || value.is_null()) =>
+            {
+                Ok(vec![DataType::Float64, DataType::Float64])
+            }
             _ => {
-                let types: Vec<String> = args.iter().map(ToString::to_string).collect();
+                let types: Vec<String> = args.iter().map(sql_type_name).collect();
                 plan_err!(
                     "No function matches the given name and argument types '{}({})'.",
                     self.name(),
@@ -77,7 +90,7 @@ impl AggregateUDFImpl for OrderedSet {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         let fraction = match self.choice {
             Choice::Mode => None,
-            Choice::Percentile => Some(fraction_of(&args)?),
+            Choice::Percentile | Choice::Interpolated => Some(fraction_of(&args, self.name())?),
         };
         Ok(Box::new(Chosen {
             data_type: args.return_field.data_type().clone(),
@@ -85,6 +98,7 @@ impl AggregateUDFImpl for OrderedSet {
                 .order_bys
                 .first()
                 .map_or_else(SortOptions::default, |key| key.options),
+            is_interpolated: self.choice == Choice::Interpolated,
             fraction,
             values: Vec::new(),
         }))
@@ -109,13 +123,13 @@ impl AggregateUDFImpl for OrderedSet {
 }
 
 /// The constant fraction.
-fn fraction_of(args: &AccumulatorArgs<'_>) -> PlanResult<f64> {
+fn fraction_of(args: &AccumulatorArgs<'_>, name: &str) -> PlanResult<f64> {
     let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
     let value = literal
         .map(|literal| literal.value().cast_to(&DataType::Float64))
         .transpose()?;
     let Some(ScalarValue::Float64(Some(fraction))) = value else {
-        let error = SqlError::unsupported("percentile_disc() with a fraction that is no constant");
+        let error = SqlError::unsupported(format!("{name}() with a fraction that is no constant"));
         return Err(external(error));
     };
     match (0.0..=1.0).contains(&fraction) {
@@ -133,6 +147,7 @@ struct Chosen {
     data_type: DataType,
     options: SortOptions,
     fraction: Option<f64>,
+    is_interpolated: bool,
     values: Vec<ArrayRef>,
 }
 
@@ -158,6 +173,10 @@ impl Accumulator for Chosen {
         let sorted = sort(&self.all()?, Some(self.options))?;
         if sorted.is_empty() {
             return ScalarValue::try_from(&self.data_type);
+        }
+        if let (true, Some(fraction)) = (self.is_interpolated, self.fraction) {
+            let between = interpolated(sorted.as_primitive::<Float64Type>().values(), fraction);
+            return Ok(ScalarValue::Float64(Some(between)));
         }
         let place = match self.fraction {
             Some(fraction) => (fraction * sorted.len() as f64).ceil().max(1.0) as usize - 1,
@@ -192,6 +211,16 @@ impl Accumulator for Chosen {
             .flat_map(|state| state.as_list::<i32>().iter().flatten());
         self.values.extend(lists);
         Ok(())
+    }
+}
+
+/// What lies at this part of the way through sorted values, of which there is one at least.
+fn interpolated(sorted: &[f64], fraction: f64) -> f64 {
+    let way = fraction * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[way.floor() as usize], sorted[way.ceil() as usize]);
+    match low == high {
+        true => low,
+        false => low + (way - way.floor()) * (high - low),
     }
 }
 

@@ -166,10 +166,10 @@ fn integer(expr: &Expr) -> Option<i32> {
         _ => None,
     };
     let number = match expr {
-        Expr::Negative(inner) => literal(inner).map(|number| -number),
+        Expr::Negative(inner) => literal(inner).and_then(i32::checked_neg),
         other => literal(other),
     };
-    number.filter(|number| number.abs() <= i32::from(DECIMAL_DIGITS))
+    number.filter(|number| number.unsigned_abs() <= u32::from(DECIMAL_DIGITS))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -61,6 +61,40 @@ static OR_ONE_NULL: Definition = Definition::new(
     &[Overload::giving(&[Kind::Any], Gives::Same(0), with_one_null)],
 );
 
+/// The name of the function that gives a list without elements for one that is NULL. No query can write it.
+pub(crate) const OR_EMPTY: &str = "or empty";
+
+pub(crate) static OR_EMPTY_FUNCTION: Definition = Definition::new(
+    OR_EMPTY,
+    &[Overload::giving(&[Kind::Any], Gives::Same(0), |args| {
+        let fault = |error: String| SqlError::new(SqlState::InternalError, error);
+        let Some(lists) = args.array(0).as_list_opt::<i32>() else {
+            return Err(fault("or_empty takes a list".to_owned()));
+        };
+        let values = lists.values().to_data();
+        let mut elements = MutableArrayData::new(vec![&values], false, values.len());
+        let mut lengths = Vec::with_capacity(args.rows());
+        for row in 0..args.rows() {
+            let row = args.place(0, row);
+            let offsets = lists.value_offsets();
+            let (start, end) = match lists.is_null(row) {
+                true => (0, 0),
+                false => (offsets[row] as usize, offsets[row + 1] as usize),
+            };
+            let extended = elements.try_extend(0, start, end);
+            extended.map_err(|error| fault(error.to_string()))?;
+            lengths.push(end - start);
+        }
+        let DataType::List(field) = args.gives() else {
+            return Err(fault("or_empty gives a list".to_owned()));
+        };
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        ListArray::try_new(Arc::clone(field), offsets, make_array(elements.freeze()), None)
+            .map(|lists| Arc::new(lists) as ArrayRef)
+            .map_err(|error| fault(error.to_string()))
+    })],
+);
+
 fn with_one_null(args: &Args) -> Computed {
     let fault = |error: String| SqlError::new(SqlState::InternalError, error);
     let Some(lists) = args.array(0).as_list_opt::<i32>() else {

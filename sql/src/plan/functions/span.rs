@@ -174,6 +174,12 @@ impl Span {
     }
 }
 
+/// The length by which PostgreSQL compares intervals, in nanoseconds: months have 30 days and days 24 hours.
+pub(crate) fn length(interval: IntervalMonthDayNano) -> i128 {
+    let days = i128::from(interval.months) * i128::from(MONTH_DAYS) + i128::from(interval.days);
+    days * i128::from(MICROS_PER_DAY) * 1000 + i128::from(interval.nanoseconds)
+}
+
 pub(crate) fn out_of_range() -> SqlError {
     SqlError::new(SqlState::DatetimeFieldOverflow, "interval out of range")
 }

@@ -9,12 +9,24 @@ use arrow::datatypes::{Int32Type, Int64Type};
 use super::args::{Args, Computed};
 use super::bounds::VALUE_BYTES_MAX;
 use super::define::{Definition, Kind, Overload};
-use super::encodings;
+use super::{encodings, letters};
 use crate::{SqlError, SqlState};
 
 use Kind::{Bytea, Int4, Int8, Text, TextArray};
 
-pub(crate) static STRINGS: [Definition; 18] = [
+pub(crate) static STRINGS: [Definition; 20] = [
+    Definition::new(
+        "upper",
+        &[Overload::new(&[Text], Text, |args| {
+            each_letter(args, letters::upper)
+        })],
+    ),
+    Definition::new(
+        "lower",
+        &[Overload::new(&[Text], Text, |args| {
+            each_letter(args, letters::lower)
+        })],
+    ),
     Definition::new("ascii", &[Overload::new(&[Text], Int4, ascii)]),
     Definition::new("chr", &[Overload::new(&[Int4], Text, chr)]),
     Definition::new("initcap", &[Overload::new(&[Text], Text, initcap)]),
@@ -151,15 +163,23 @@ fn chr(args: &Args) -> Computed {
 }
 
 /// A word begins at each letter or digit that follows none.
+fn each_letter(args: &Args, map: fn(char) -> char) -> Computed {
+    let texts = args.texts(0);
+    args.strict_texts(|row, text| {
+        text.extend(texts.get(row).chars().map(map));
+        Ok(())
+    })
+}
+
 fn initcap(args: &Args) -> Computed {
     let texts = args.texts(0);
     args.strict_texts(|row, text| {
         let mut is_inside = false;
         for char in texts.get(row).chars() {
-            match is_inside {
-                true => text.extend(char.to_lowercase()),
-                false => text.extend(char.to_uppercase()),
-            }
+            text.push(match is_inside {
+                true => letters::lower(char),
+                false => letters::upper(char),
+            });
             is_inside = char.is_alphanumeric();
         }
         Ok(())

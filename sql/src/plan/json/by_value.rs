@@ -1,10 +1,10 @@
 //! Documents are equal if their values are, whatever digits their numbers have: groups, keys and orders go by that. Orders
-//! and joins of arrays and rows go by their keys too.
+//! and joins of arrays and rows go by their keys too, and those of intervals by their lengths.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result as PlanResult};
+use datafusion::common::{Column, DFSchema, Result as PlanResult, internal_datafusion_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, InSubquery, Sort as SortExpr, WindowFunction,
 };
@@ -20,9 +20,14 @@ use crate::SqlError;
 use crate::jsonb;
 use crate::plan::common_type::common_type;
 use crate::plan::functions::arrays::{self, is_nested};
+use crate::plan::functions::{Functions, canonical_interval, length_of};
+use crate::plan::intervals::is_interval;
 use crate::plan::rewrite;
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
+
+/// Aggregates whose values come sorted if each counts once, as PostgreSQL finds the different ones by sorting.
+const SORTED: [&str; 4] = ["array_agg", "string_agg", "json_agg", "jsonb_agg"];
 
 /// The plan, which is not yet type-coerced, with documents by their values. A fixed point: what it gives it leaves alone.
 pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
@@ -34,11 +39,7 @@ pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             LogicalPlan::Distinct(Distinct::All(input)) => distinct(input),
             LogicalPlan::Distinct(Distinct::On(mut on)) => {
                 let schema = Arc::clone(on.input.schema());
-                on.on_expr = on
-                    .on_expr
-                    .into_iter()
-                    .map(|expr| canonical(expr, &schema))
-                    .collect();
+                on.on_expr = parted(on.on_expr, &schema);
                 on.sort_expr = on.sort_expr.map(|keys| sorted(keys, &schema));
                 Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
             }
@@ -82,23 +83,28 @@ pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             })))
         }
         Expr::SetComparison(comparison) if has_key(&comparison.expr, schema) => Err(external(
-            SqlError::unsupported("ANY or ALL of a subquery with documents, arrays or rows")
+            SqlError::unsupported("ANY or ALL of a subquery with documents, arrays, rows or intervals")
                 .with_hint("Use IN or EXISTS."),
         )),
         other => Ok(Transformed::no(other)),
     })
 }
 
-/// Whether an expression is a document, an array or a row.
+/// Whether an expression is a document, an array, a row or an interval.
 fn has_key(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema)
-        .is_ok_and(|data_type| jsonb::is_jsonb(&data_type) || is_nested(&data_type))
+    is_interval(expr, schema)
+        || expr
+            .get_type(schema)
+            .is_ok_and(|data_type| jsonb::is_jsonb(&data_type) || is_nested(&data_type))
 }
 
-/// What documents, arrays and rows are sorted by; other expressions stay as they are.
+/// What documents, arrays, rows and intervals are sorted by; other expressions stay as they are.
 fn key(expr: Expr, schema: &DFSchema) -> Expr {
     if is_document(&expr, schema) {
         return JsonFunction::Key.call(vec![expr]);
+    }
+    if is_interval(&expr, schema) {
+        return length_of(expr);
     }
     match has_key(&expr, schema) {
         true => arrays::key(expr),
@@ -121,8 +127,20 @@ fn check_groups(exprs: &[Expr], schema: &DFSchema) -> PlanResult<()> {
     Ok(())
 }
 
-/// The one document of all equal ones; other expressions stay as they are.
+/// What parts are told apart by: documents are their own keys.
+fn parted(exprs: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+    let exprs = exprs.into_iter().map(|expr| match is_interval(&expr, schema) {
+        true => length_of(expr),
+        false => canonical(expr, schema),
+    });
+    exprs.collect()
+}
+
+/// The one document, or interval, of all equal ones; other expressions stay as they are.
 fn canonical(expr: Expr, schema: &DFSchema) -> Expr {
+    if is_interval(&expr, schema) {
+        return canonical_interval(expr);
+    }
     match is_document(&expr, schema) && !is_canonical(&expr) {
         true => JsonFunction::Canonical.call(vec![expr]),
         false => expr,
@@ -146,6 +164,47 @@ fn sorted(keys: Vec<SortExpr>, schema: &DFSchema) -> Vec<SortExpr> {
 }
 
 fn aggregated(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(node.input.schema());
+    if !node.group_expr.iter().any(|group| is_interval(group, &schema)) {
+        return canonical_groups(node).map(|node| Transformed::yes(LogicalPlan::Aggregate(node)));
+    }
+    let (node, shown) = by_lengths(node)?;
+    let node = LogicalPlan::Aggregate(canonical_groups(node)?);
+    let plan = LogicalPlanBuilder::from(node).project(shown)?.build()?;
+    Ok(Transformed::yes(plan))
+}
+
+/// The node with intervals grouped by their lengths, and what gives its columns: of each group of equal intervals the one that
+/// comes first in order.
+fn by_lengths(mut node: Aggregate) -> PlanResult<(Aggregate, Vec<Expr>)> {
+    let schema = Arc::clone(node.input.schema());
+    let fields: Vec<_> = node
+        .schema
+        .iter()
+        .map(|(qualifier, field)| (qualifier.cloned(), field.name().clone()))
+        .collect();
+    let min = Functions::all().aggregate.get("min");
+    let min = min.ok_or_else(|| internal_datafusion_err!("there is no min"))?;
+    let mut shown: Vec<Expr> = fields
+        .iter()
+        .map(|(qualifier, name)| Expr::Column(Column::new(qualifier.clone(), name)))
+        .collect();
+    for (at, group) in node.group_expr.iter_mut().enumerate() {
+        if !is_interval(group, &schema) {
+            continue;
+        }
+        let (length, first) = (format!("length {at}"), format!("interval {at}"));
+        let interval = std::mem::take(group);
+        *group = length_of(interval.clone()).alias(length);
+        node.aggr_expr.push(min.call(vec![interval]).alias(&first));
+        let (qualifier, name) = fields[at].clone();
+        shown[at] = Expr::Column(Column::new_unqualified(first)).alias_qualified(qualifier, name);
+    }
+    let node = Aggregate::try_new(node.input, node.group_expr, node.aggr_expr)?;
+    Ok((node, shown))
+}
+
+fn canonical_groups(node: Aggregate) -> PlanResult<Aggregate> {
     let schema = Arc::clone(node.input.schema());
     let names = NamePreserver::new_for_projection();
     check_groups(&node.group_expr, &schema)?;
@@ -174,7 +233,6 @@ fn aggregated(node: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
         aggr_expr.push(name.restore(changed.data));
     }
     Aggregate::try_new(node.input, group_expr, aggr_expr)
-        .map(|node| Transformed::yes(LogicalPlan::Aggregate(node)))
 }
 
 fn all_canonical(exprs: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
@@ -188,12 +246,28 @@ fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
         return no_function(func.name(), &params.args, schema);
     }
     let args = match params.distinct {
-        true => all_canonical(params.args, schema),
-        false => params.args,
+        true => all_canonical(params.args.clone(), schema),
+        false => params.args.clone(),
+    };
+    let is_distinct_interval = |sort: &SortExpr| params.distinct && is_interval(&sort.expr, schema);
+    let given = match params.order_by.is_empty() && params.distinct && SORTED.contains(&func.name()) {
+        true => params
+            .args
+            .first()
+            .filter(|value| !matches!(value, Expr::Literal(..)))
+            .map(|value| value.clone().sort(true, false))
+            .into_iter()
+            .collect(),
+        false => params.order_by,
     };
     // With DISTINCT the order must be that of an argument, which arrays and rows have themselves.
     let is_kept = |sort: &SortExpr| params.distinct && !is_document(&sort.expr, schema);
-    let order_by = params.order_by.into_iter().map(|sort| match is_kept(&sort) {
+    let order_by = given.into_iter().map(|sort| match is_kept(&sort) {
+        // The intervals that are left sort by their parts as by their lengths.
+        true if is_distinct_interval(&sort) => SortExpr {
+            expr: canonical(sort.expr, schema),
+            ..sort
+        },
         true => sort,
         false => SortExpr {
             expr: key(sort.expr, schema),
@@ -208,10 +282,13 @@ fn called(call: AggregateFunction, schema: &DFSchema) -> PlanResult<Expr> {
     Ok(Expr::AggregateFunction(AggregateFunction { func, params }))
 }
 
-/// The rows whose columns are JSONB have the one document of all equal ones.
+/// The rows whose columns are JSONB have the one document of all equal ones; those with intervals are grouped by all columns.
 fn distinct(input: Arc<LogicalPlan>) -> PlanResult<Transformed<LogicalPlan>> {
     let schema = Arc::clone(input.schema());
     let all: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
+    if all.iter().any(|column| is_interval(column, &schema)) {
+        return aggregated(Aggregate::try_new(input, all, Vec::new())?);
+    }
     check_groups(&all, &schema)?;
     let is_done = |at: usize| match input.as_ref() {
         LogicalPlan::Projection(projection) => projection.expr.get(at).is_some_and(is_canonical),
@@ -249,7 +326,7 @@ fn windowed(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
                 Expr::WindowFunction(call) => {
                     let WindowFunction { fun, mut params } = *call;
                     check_groups(&params.partition_by, &schema)?;
-                    params.partition_by = all_canonical(params.partition_by, &schema);
+                    params.partition_by = parted(params.partition_by, &schema);
                     let has_keys = params.order_by.iter().any(|sort| has_key(&sort.expr, &schema));
                     params.order_by = sorted(params.order_by, &schema);
                     if has_keys {

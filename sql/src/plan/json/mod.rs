@@ -30,5 +30,4 @@ pub(crate) use lateral::unnested;
 pub(crate) use operators::{JsonOperators, field};
 pub(crate) use sets::{is_set_function, spread, spread_from};
 pub(crate) use typed::typed;
-pub use values::array_items;
 pub(crate) use values::no_operator;

@@ -155,63 +155,6 @@ pub(super) fn as_text_list(expr: &Expr, schema: &DFSchema) -> PlanResult<Option<
     })
 }
 
-/// The elements of an array of one dimension, as PostgreSQL writes it.
-///
-/// # Errors
-/// A text that is no such array.
-pub fn array_items(text: &str) -> Result<Vec<Option<String>>, crate::SqlError> {
-    let malformed = || {
-        crate::SqlError::new(
-            crate::SqlState::InvalidTextRepresentation,
-            format!("malformed array literal: \"{text}\""),
-        )
-    };
-    let inner = text
-        .trim()
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'))
-        .ok_or_else(malformed)?;
-    let mut items = Vec::new();
-    if inner.trim().is_empty() {
-        return Ok(items);
-    }
-    let mut chars = inner.chars();
-    loop {
-        let (mut item, mut was_quoted, mut in_quotes) = (String::new(), false, false);
-        let mut ended = true;
-        while let Some(char) = chars.next() {
-            match char {
-                '\\' => {
-                    item.push(chars.next().ok_or_else(malformed)?);
-                    was_quoted = true;
-                }
-                '"' => {
-                    in_quotes = !in_quotes;
-                    was_quoted = true;
-                }
-                ',' if !in_quotes => {
-                    ended = false;
-                    break;
-                }
-                '{' | '}' if !in_quotes => return Err(malformed()),
-                _ => item.push(char),
-            }
-        }
-        if in_quotes {
-            return Err(malformed());
-        }
-        let plain = if was_quoted { item } else { item.trim().to_owned() };
-        match (was_quoted, plain.is_empty()) {
-            (false, true) => return Err(malformed()),
-            (false, false) if plain.eq_ignore_ascii_case("null") => items.push(None),
-            _ => items.push(Some(plain)),
-        }
-        if ended {
-            return Ok(items);
-        }
-    }
-}
-
 /// The error for a function that is not there for arguments of these types.
 pub(super) fn no_function<T>(name: &str, args: &[Expr], schema: &DFSchema) -> PlanResult<T> {
     let types: Vec<String> = args.iter().map(|arg| type_name(arg, schema)).collect();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, IntervalMonthDayNanoArray, StringArray,
-    StringBuilder, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array,
+    IntervalMonthDayNanoArray, StringArray, StringBuilder, Time64MicrosecondArray, TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use super::{bytea, datetime, interval, nested};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
+use crate::plan::values::invalid_text;
 use crate::text::ColumnText;
 use crate::{SqlError, SqlState};
 
@@ -153,6 +154,8 @@ pub(super) fn of_texts(texts: &StringArray, data_type: &DataType) -> Option<Resu
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Target {
     Boolean,
+    Real,
+    Double,
     Bytea,
     Interval,
     Date,
@@ -165,6 +168,8 @@ impl Target {
     fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Boolean => Self::Boolean,
+            DataType::Float32 => Self::Real,
+            DataType::Float64 => Self::Double,
             DataType::Binary => Self::Bytea,
             DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Date32 => Self::Date,
@@ -178,6 +183,8 @@ impl Target {
     fn data_type(self) -> DataType {
         match self {
             Self::Boolean => DataType::Boolean,
+            Self::Real => DataType::Float32,
+            Self::Double => DataType::Float64,
             Self::Bytea => DataType::Binary,
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Date => DataType::Date32,
@@ -191,6 +198,8 @@ impl Target {
     fn names(self) -> [&'static str; 2] {
         match self {
             Self::Boolean => ["bool", "try_bool"],
+            Self::Real => ["float4", "try_float4"],
+            Self::Double => ["float8", "try_float8"],
             Self::Bytea => ["bytea", "try_bytea"],
             Self::Interval => ["interval", "try_interval"],
             Self::Date => ["date", "try_date"],
@@ -235,6 +244,8 @@ impl FromText {
     fn values(&self, texts: &StringArray) -> Result<ArrayRef, SqlError> {
         Ok(match self.target {
             Target::Boolean => Arc::new(BooleanArray::from(self.each(texts, boolean)?)),
+            Target::Real => Arc::new(Float32Array::from(self.each(texts, real)?)),
+            Target::Double => Arc::new(Float64Array::from(self.each(texts, double)?)),
             Target::Bytea => {
                 let values = self.each(texts, bytea::read)?;
                 Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>())
@@ -283,6 +294,42 @@ fn boolean(text: &str) -> Result<bool, SqlError> {
         SqlState::InvalidTextRepresentation,
         format!("invalid input syntax for type boolean: \"{text}\""),
     ))
+}
+
+fn real(text: &str) -> Result<f32, SqlError> {
+    let value: f32 = text
+        .trim()
+        .parse()
+        .map_err(|_| invalid_text(text, &DataType::Float32))?;
+    match is_in_range(text, value == 0.0, value.is_infinite()) {
+        true => Ok(value),
+        false => Err(out_of_range(text, "real")),
+    }
+}
+
+fn double(text: &str) -> Result<f64, SqlError> {
+    let value: f64 = text
+        .trim()
+        .parse()
+        .map_err(|_| invalid_text(text, &DataType::Float64))?;
+    match is_in_range(text, value == 0.0, value.is_infinite()) {
+        true => Ok(value),
+        false => Err(out_of_range(text, "double precision")),
+    }
+}
+
+/// Whether what is read as zero or as infinity is meant so.
+fn is_in_range(text: &str, is_zero: bool, is_infinite: bool) -> bool {
+    let digits = text.split(['e', 'E']).next().unwrap_or_default();
+    let has_digits = |wanted: std::ops::RangeInclusive<u8>| digits.bytes().any(|byte| wanted.contains(&byte));
+    !(is_zero && has_digits(b'1'..=b'9') || is_infinite && has_digits(b'0'..=b'9'))
+}
+
+fn out_of_range(text: &str, name: &str) -> SqlError {
+    SqlError::new(
+        SqlState::NumericValueOutOfRange,
+        format!("\"{text}\" is out of range for type {name}"),
+    )
 }
 
 impl ScalarUDFImpl for FromText {

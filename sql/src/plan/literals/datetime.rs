@@ -1,13 +1,10 @@
 //! The text of a date, a time or a timestamp as PostgreSQL reads it: ISO 8601, names of months, `AM` and `PM`, `BC`, days of
 //! the year and Julian days, offsets and names of time zones. Months come before days where slashes stand between them.
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, TimestampMicrosecondArray};
-use arrow::compute::{DatePart, cast, date_part};
-use arrow::datatypes::{DataType, Int32Type, TimeUnit, TimestampMicrosecondType};
-
 use crate::plan::functions::moment::{
     MICROS_PER_DAY, MICROS_PER_SECOND, MONTH_NAMES, day_of, day_of_julian, first_day,
 };
+use crate::plan::literals::zone::in_zone;
 use crate::{SqlError, SqlState};
 
 /// What a text says.
@@ -84,65 +81,6 @@ pub(crate) fn timestamp_tz(text: &str) -> Result<i64, SqlError> {
             .ok_or_else(|| Fault::Range.told(text, NAME)),
         Some(Zone::Named(name)) => in_zone(local, &name),
     }
-}
-
-/// The instant at which clocks in a zone show a local time.
-///
-/// # Errors
-/// A zone that there is not, a time that clocks there skip.
-pub(crate) fn in_zone(local: i64, zone: &str) -> Result<i64, SqlError> {
-    let column: ArrayRef = std::sync::Arc::new(TimestampMicrosecondArray::from(vec![local]));
-    let shown = cast(&column, &zoned(zone)).map_err(|_| no_zone(zone))?;
-    let instants = shown.as_primitive::<TimestampMicrosecondType>();
-    Ok(instants.value(0))
-}
-
-/// What clocks in a zone show at instants.
-///
-/// # Errors
-/// A zone that there is not.
-pub(crate) fn shown_in_zone(
-    instants: &TimestampMicrosecondArray,
-    zone: &str,
-) -> Result<TimestampMicrosecondArray, SqlError> {
-    let there = instants.clone().with_data_type(zoned(zone));
-    let part = |part: DatePart| {
-        let values = date_part(&there, part).map_err(|_| no_zone(zone))?;
-        Ok::<_, SqlError>(values.as_primitive::<Int32Type>().clone())
-    };
-    let [year, month, day] = [
-        part(DatePart::Year)?,
-        part(DatePart::Month)?,
-        part(DatePart::Day)?,
-    ];
-    let clock = [
-        part(DatePart::Hour)?,
-        part(DatePart::Minute)?,
-        part(DatePart::Second)?,
-    ];
-    let local = (0..instants.len()).map(|row| {
-        if instants.is_null(row) {
-            return None;
-        }
-        let value = |part: &Int32Array| i64::from(part.value(row));
-        let days = day_of(value(&year), value(&month), value(&day))?;
-        let seconds = value(&clock[0]) * 3600 + value(&clock[1]) * 60 + value(&clock[2]);
-        let micros = instants.value(row).rem_euclid(MICROS_PER_SECOND);
-        Some(days * MICROS_PER_DAY + seconds * MICROS_PER_SECOND + micros)
-    });
-    Ok(local.collect())
-}
-
-/// Timestamps as Arrow has them in this time zone.
-fn zoned(zone: &str) -> DataType {
-    DataType::Timestamp(TimeUnit::Microsecond, Some(zone.into()))
-}
-
-fn no_zone(zone: &str) -> SqlError {
-    SqlError::new(
-        SqlState::InvalidParameterValue,
-        format!("time zone \"{zone}\" not recognized"),
-    )
 }
 
 impl Fault {
@@ -529,6 +467,11 @@ fn fraction_micros(digits: &str) -> Result<i64, Fault> {
     }
     let fraction: f64 = format!("0.{digits}").parse().map_err(|_| Fault::Syntax)?;
     Ok((fraction * 1e6).round() as i64)
+}
+
+/// Microseconds east of Greenwich that the text of an offset says; `None` for any other text.
+pub(crate) fn offset_micros(text: &str) -> Option<i64> {
+    Some(offset(text).ok()? * MICROS_PER_SECOND)
 }
 
 /// `+02`, `-0530`, `+05:30[:15]` in seconds.

@@ -13,6 +13,7 @@ mod datetime;
 mod interval;
 mod nested;
 mod nested_text;
+mod zone;
 
 use std::ops::ControlFlow;
 
@@ -22,14 +23,17 @@ use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DateTimeField, Expr, LimitClause, SetExpr, UnaryOperator, Value,
     ValueWithSpan, VisitMut,
 };
+use datafusion::sql::sqlparser::tokenizer::Span;
 
 pub(crate) use self::casts::{text_casts, to_text};
-pub(crate) use self::datetime::{in_zone, shown_in_zone};
+pub(crate) use self::datetime::offset_micros;
 use self::interval::{Interval, Unit};
 pub(crate) use self::nested::{constant as nested_constant, nested_cast};
+pub(crate) use self::zone::{all_in_zone, in_zone, shown_in_zone};
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
 use crate::plan::json;
+use crate::plan::numbers;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
 use crate::plan::spelled;
@@ -66,7 +70,7 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
                     Err(error) => return ControlFlow::Break(Box::new(error)),
                 }
             }
-            PartMut::Select(_) | PartMut::TableFactor(_) => {}
+            PartMut::QueryEnd(_) | PartMut::Select(_) | PartMut::TableFactor(_) => {}
         }
         ControlFlow::Continue(())
     })
@@ -202,10 +206,31 @@ fn literal(expr: &Expr) -> Result<Option<Expr>, SqlError> {
             data_type,
             ..
         } => match expr.as_ref() {
-            Expr::Value(value) => check(value, data_type).map(|()| None),
+            Expr::Value(value) => match (&value.value, arrow_type(data_type)) {
+                (Value::Number(digits, _), Ok(DataType::Float32 | DataType::Float64)) => {
+                    Ok(Some(float(digits, value.span, data_type.clone())))
+                }
+                _ => check(value, data_type).map(|()| None),
+            },
             _ => Ok(None),
         },
+        Expr::Value(ValueWithSpan {
+            value: Value::Number(digits, _),
+            span,
+        }) if !numbers::is_exact(digits) => Ok(Some(float(digits, *span, ast::DataType::DoublePrecision))),
         _ => Ok(None),
+    }
+}
+
+/// A number as a float: its text is read, so that all of its digits count.
+fn float(digits: &str, span: Span, data_type: ast::DataType) -> Expr {
+    let text = Value::SingleQuotedString(digits.replace('_', ""));
+    Expr::Cast {
+        kind: CastKind::DoubleColon,
+        expr: Box::new(Expr::Value(ValueWithSpan { value: text, span })),
+        data_type,
+        array: false,
+        format: None,
     }
 }
 

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 
 use super::casts;
 use super::nested_text::{Lists, row_fields};
+use crate::plan::floats::as_reals;
 use crate::plan::functions::arrays::is_nested;
 use crate::plan::numbers::whole;
 use crate::plan::parameters;
@@ -214,6 +215,7 @@ fn converted(column: &ArrayRef, to: &DataType) -> Result<ArrayRef, SqlError> {
             let whole = whole(column).map_err(|error| arrow_error(&error))?;
             strictly(&whole, to)
         }
+        (DataType::Float64, DataType::Float32) => as_reals(column.as_ref()),
         _ => strictly(column, to),
     }
 }

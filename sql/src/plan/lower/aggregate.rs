@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::compute::SortOptions;
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::{
     AggregateFunction as LogicalCall, Cast, NullTreatment, Sort as SortExpr,
@@ -460,12 +460,13 @@ fn check_argument(function: &AggregateFunction, argument: &DataType) -> Result<(
         argument,
         DataType::Utf8 | DataType::Date32 | DataType::Time64(_) | DataType::Timestamp(..) | DataType::Binary
     );
+    let is_interval = matches!(argument, DataType::Interval(IntervalUnit::MonthDayNano));
     let known = match function {
         AggregateFunction::Count | AggregateFunction::Collected(_) => true,
-        AggregateFunction::Sum | AggregateFunction::Avg => numeric,
+        AggregateFunction::Sum | AggregateFunction::Avg => numeric || is_interval,
         AggregateFunction::Min | AggregateFunction::Max => {
             let keyed = arrays::is_nested(argument) && !holds_documents(argument);
-            numeric || ordered || keyed
+            numeric || ordered || keyed || is_interval
         }
     };
     if known {

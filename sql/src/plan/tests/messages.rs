@@ -15,7 +15,7 @@ async fn told(text: &str) -> SqlError {
 
 async fn answer(text: &str) -> Result<Vec<RecordBatch>, SqlError> {
     let query = parse_query(text)?;
-    let planned = plan_select(&catalog(), &query, &|_, _| None)?;
+    let planned = plan_select(&catalog(), &query, &|_: Option<&str>, _: &str| None)?;
     let frame = SessionContext::new().execute_logical_plan(planned.plan).await;
     let frame = frame.map_err(translate)?;
     frame.collect().await.map_err(translate)
@@ -340,7 +340,7 @@ fn what_is_deep_or_long_is_answered_or_refused_and_overflows_no_stack() {
     for text in refused {
         let error = on_a_plain_thread(move || {
             let outcome = parse_query(&text).and_then(|query| {
-                plan_select(&catalog(), &query, &|_, _| None).map(drop)?;
+                plan_select(&catalog(), &query, &|_: Option<&str>, _: &str| None).map(drop)?;
                 plan_view(&catalog(), &query, &[], ViewOptions::default()).map(drop)
             });
             (text[..40].to_owned(), outcome)

@@ -6,11 +6,6 @@ use super::*;
 fn what_streaming_queries_lack_is_refused_by_name_and_place() {
     for (text, what, place) in [
         (
-            "SELECT * FROM bids LEFT JOIN clicks USING (auction)",
-            "LEFT JOIN with USING",
-            "clicks USING",
-        ),
-        (
             "SELECT auction FROM bids INTERSECT ALL SELECT bidder FROM bids",
             "INTERSECT ALL",
             "SELECT bidder",

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{BooleanBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, Schema,
+};
 use arrow::record_batch::RecordBatch;
 use highwater_sql::stream_plan::{AggregateCall, AggregateFunction};
 
@@ -12,6 +14,7 @@ use super::collected::{self, CollectedRows};
 use super::distinct::Distinct;
 use super::extreme::{Extreme, RetractableExtreme};
 use super::floats::{FloatCell, RetractableFloatCell};
+use super::intervals::IntervalCell;
 use super::linear::{Count, ExactCell, Finish, IntegerCell, Linear, Mean};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::multiset::StateValue;
@@ -38,6 +41,8 @@ pub(super) struct Argument {
     pub(super) values: Option<Values>,
     /// The argument of a sum of floats.
     pub(super) floats: Option<ScalarBuffer<f64>>,
+    /// The argument of a sum of intervals.
+    pub(super) intervals: Option<ScalarBuffer<IntervalMonthDayNano>>,
 }
 
 /// One value per slot.
@@ -168,7 +173,12 @@ impl Argument {
         if float_sum {
             argument.floats = Some(floats(column));
         }
-        if !plain_count && (call.distinct || !float_sum) {
+        let intervals = column.as_primitive_opt::<IntervalMonthDayNanoType>();
+        argument.intervals = intervals
+            .filter(|_| is_sum(&call.function))
+            .map(|intervals| intervals.values().clone());
+        let has_values = float_sum || argument.intervals.is_some();
+        if !plain_count && (call.distinct || !has_values) {
             argument.values = Some(Values::of(column)?);
         }
         Ok(argument)
@@ -258,6 +268,7 @@ fn linear(
         DataType::Decimal128(..) => Box::new(Linear::<ExactCell<i128>>::new(finish)),
         DataType::Float32 | DataType::Float64 if append_only => Box::new(Linear::<FloatCell>::new(finish)),
         DataType::Float32 | DataType::Float64 => Box::new(Linear::<RetractableFloatCell>::new(finish)),
+        DataType::Interval(_) => Box::new(Linear::<IntervalCell>::new(finish)),
         other => return Err(unsupported(call, other)),
     })
 }

@@ -20,6 +20,7 @@ mod extreme;
 mod floats;
 mod frozen;
 mod input;
+mod intervals;
 mod linear;
 mod output;
 mod restore;
@@ -145,7 +146,6 @@ impl AggregateOperator {
         let prepare = |delta: &Delta| Prepared::of(layout, delta, closed_to, shards);
         let rows: usize = input.iter().map(Delta::num_rows).sum();
         let prepared = context.for_each_delta(input, rows, shards, prepare)?;
-        self.stats.rows_in += rows as u64;
         let taken: usize = prepared.iter().map(Prepared::num_rows).sum();
         self.stats.late_rows += (rows - taken) as u64;
         if let (true, Some(windows), Some(closed_to)) = (taken < rows, layout.windows, closed_to) {
@@ -171,9 +171,7 @@ impl Operator for AggregateOperator {
         }
         let outputs = self.run_shards(context, &prepared, close_through)?;
         self.closed_through = self.closed_through.max(close_through);
-        let deltas = output::merge(&self.layout, outputs)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        output::merge(&self.layout, outputs)
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
@@ -192,6 +190,12 @@ impl Operator for AggregateOperator {
 
     fn due_us(&self) -> Option<i64> {
         self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn next_close_us(&self) -> Option<i64> {
+        let add_us = self.layout.windows?.add_us;
+        let first = self.shards.iter().filter_map(Shard::first_window).min();
+        first.map(|window| window.saturating_add(add_us))
     }
 
     fn forget_idle(&mut self, ttl_us: i64) {

@@ -90,6 +90,15 @@ impl Shard {
         self.idle = Some(Idle::new(ttl_us));
     }
 
+    /// The window column of the first groups that are open.
+    pub(super) fn first_window(&self) -> Option<i64> {
+        let in_memory = self.windows.as_ref()?.keys().next().copied();
+        in_memory
+            .into_iter()
+            .chain(self.evicted.first_window(i64::MAX))
+            .min()
+    }
+
     /// When the next groups go.
     pub(super) fn due_us(&self) -> Option<i64> {
         self.idle.as_ref()?.due_us()

@@ -88,8 +88,13 @@ impl AsOfOperator {
         let prepare = |(side, delta): &(usize, &Delta)| Prepared::of(layout, *side, delta, closed_to, shards);
         let prepared = context.for_each_delta(&deltas, rows, shards, prepare)?;
         let taken: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
-        self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
+        if let (true, true, Some(closed_to)) = (taken < rows, layout.expires, closed_to) {
+            for (input, side) in inputs.iter().zip(&layout.sides) {
+                let last_late = closed_to.saturating_sub(1);
+                context.late.note(input.deltas, side.time, last_late, closed_to)?;
+            }
+        }
         Ok(prepared)
     }
 
@@ -115,9 +120,7 @@ impl Operator for AsOfOperator {
         let prepared = self.prepare(context, inputs)?;
         let watermark = inputs[0].watermark.min(inputs[1].watermark);
         let changes = self.run_shards(context, &prepared, watermark)?;
-        let deltas = output::merge(&self.layout, changes)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        output::merge(&self.layout, changes)
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {

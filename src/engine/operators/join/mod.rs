@@ -101,7 +101,6 @@ impl JoinOperator {
         let prepare = |(side, delta): &(usize, &Delta)| Prepared::of(layout, *side, delta, closed_to, shards);
         let prepared = context.for_each_delta(&deltas, rows, shards, prepare)?;
         let taken: usize = prepared.iter().map(|own| own.rows.num_rows()).sum();
-        self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
         if let (true, Some(closed_to)) = (taken < rows, closed_to) {
             for (input, side) in inputs.iter().zip(&layout.sides) {
@@ -141,9 +140,7 @@ impl Operator for JoinOperator {
         };
         let parts = self.run_shards(context, &prepared, watermark)?;
         self.closed.advance(close_through);
-        let deltas = output::merge(parts.into_iter().flatten(), self.layout.append_only)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        output::merge(parts.into_iter().flatten(), self.layout.append_only)
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
@@ -153,6 +150,12 @@ impl Operator for JoinOperator {
 
     fn due_us(&self) -> Option<i64> {
         self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn next_close_us(&self) -> Option<i64> {
+        let add_us = self.layout.closing_add_us?;
+        let first = self.shards.iter().filter_map(Shard::first_window).min();
+        first.map(|window| window.saturating_add(add_us))
     }
 
     fn forget_idle(&mut self, ttl_us: i64) {

@@ -53,6 +53,11 @@ impl Shard {
         }
     }
 
+    /// The window column of the first keys that are open, where keys close by one.
+    pub(super) fn first_window(&self) -> Option<i64> {
+        self.rows.first_window()
+    }
+
     /// Lets keys go that nothing has changed for so long (µs).
     pub(super) fn forget_idle(&mut self, ttl_us: i64) {
         self.idle = Some(Idle::new(ttl_us));
@@ -90,7 +95,7 @@ impl Shard {
             let own = rest.map(|rows| rows.split_at(rows.partition_point(|delta| delta.slot == slot)));
             rest = own.map(|(_, rest)| rest);
             self.gather((layout, prepared), slot, own.map(|(own, _)| own), &mut work)?;
-            if work.pairs.len() >= GATHERED_PAIRS_MAX || work.num_rows() >= GATHERED_ROWS_MAX {
+            if work.num_pairs() >= GATHERED_PAIRS_MAX || work.num_rows() >= GATHERED_ROWS_MAX {
                 self.finish(layout, &mut work, &mut parts)?;
             }
         }
@@ -217,7 +222,7 @@ impl Shard {
             }
         }
         if layout.needs_pairs() {
-            work.pair(first, changed_right, layout.condition.is_some());
+            work.pair(first, changed_right);
         }
         Ok(())
     }
@@ -259,7 +264,6 @@ impl Shard {
                 }
             }
         }
-        work.pairs.clear();
         Ok(())
     }
 

@@ -34,7 +34,7 @@ impl Shard {
         let (mut parts, mut work) = (Vec::new(), Work::default());
         for own in deltas.chunk_by(|one, other| one.slot == other.slot) {
             self.gather_now(layout, own, &bytes, &mut work)?;
-            if work.pairs.len() >= GATHERED_PAIRS_MAX || work.num_rows() >= GATHERED_ROWS_MAX {
+            if work.num_pairs() >= GATHERED_PAIRS_MAX || work.num_rows() >= GATHERED_ROWS_MAX {
                 work.finish(layout, &mut parts)?;
                 work = Work::default();
             }
@@ -72,7 +72,7 @@ impl Shard {
         if slot != UNMATCHED {
             let rights = self.rows.rows(RIGHT, slot).iter();
             work.rows[RIGHT].extend(rights.map(|(row, cell)| Entry::unchanged(slot, row, cell)));
-            work.pair(first, first[RIGHT], layout.condition.is_some());
+            work.pair(first, first[RIGHT]);
         }
         Ok(())
     }

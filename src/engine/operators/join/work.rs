@@ -1,5 +1,6 @@
 //! [`Work`]: changed rows, the rows that they may match, and the pairs of them, worked off in whole columns.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray};
@@ -19,8 +20,20 @@ const PAIRS: usize = 8192;
 pub(super) struct Work {
     /// Rows of each side: no row stands there twice.
     pub(super) rows: [Vec<Entry>; SIDES],
-    /// Places of a left and of a right row with the same key, at least one of them changed.
-    pub(super) pairs: Vec<(u32, u32)>,
+    /// The keys whose pairs are looked at.
+    keys: Vec<Key>,
+    /// How many pairs that are, at most.
+    num_pairs: usize,
+}
+
+/// Rows of one key. Their pairs are counted through and never held: there may be as many as the product of both sides.
+#[derive(Debug)]
+struct Key {
+    lefts: Range<u32>,
+    /// The right rows, the changed ones first.
+    rights: Range<u32>,
+    /// Where the changed right rows end.
+    changed_right: u32,
 }
 
 /// A row in a step.
@@ -104,26 +117,60 @@ impl Work {
         self.rows[LEFT].len() + self.rows[RIGHT].len()
     }
 
-    /// Notes the pairs of a key whose rows stand from `first` on, the changed right ones up to `changed_right`. Without a
-    /// condition, pairs whose weight stays as it is are left out.
-    pub(super) fn pair(&mut self, first: [usize; SIDES], changed_right: usize, has_condition: bool) {
-        let [lefts, rights] = &self.rows;
+    /// How many pairs are to be looked at, at most.
+    pub(super) fn num_pairs(&self) -> usize {
+        self.num_pairs
+    }
+
+    /// Notes the pairs of a key whose rows stand from `first` on, the changed right ones up to `changed_right`: those of which
+    /// at least one row has changed.
+    pub(super) fn pair(&mut self, first: [usize; SIDES], changed_right: usize) {
         let number = |at: usize| u32::try_from(at).expect("a step has fewer than 2^32 rows of a key");
+        let [lefts, rights] = [LEFT, RIGHT].map(|side| first[side]..self.rows[side].len());
+        self.num_pairs = self
+            .num_pairs
+            .saturating_add(lefts.len().saturating_mul(rights.len()));
+        self.keys.push(Key {
+            lefts: number(lefts.start)..number(lefts.end),
+            rights: number(rights.start)..number(rights.end),
+            changed_right: number(changed_right),
+        });
+    }
+
+    /// The right rows of a key that make a pair with one of its left rows.
+    fn rights_of(&self, key: &Key, left: u32) -> Range<u32> {
+        let is_changed = self.rows[LEFT][left as usize].is_changed;
+        key.rights.start..if is_changed {
+            key.rights.end
+        } else {
+            key.changed_right
+        }
+    }
+
+    /// Looks at the pairs of a key, some at a time. Without a condition, pairs whose weight stays as it is are left out.
+    fn match_key(
+        &mut self,
+        layout: &Layout,
+        pools: &[Pool; SIDES],
+        key: &Key,
+        (some, parts): (&mut Vec<(u32, u32)>, &mut Vec<Part>),
+    ) -> Result<(), EngineError> {
         let product = |left: i64, right: i64| i128::from(left) * i128::from(right);
-        for (left, entry) in lefts.iter().enumerate().skip(first[LEFT]) {
-            let l = entry.counts();
-            let until = if entry.is_changed {
-                rights.len()
-            } else {
-                changed_right
-            };
-            for (right, entry) in rights[..until].iter().enumerate().skip(first[RIGHT]) {
-                let r = entry.counts();
-                if has_condition || product(l.0, r.0) != product(l.1, r.1) {
-                    self.pairs.push((number(left), number(right)));
+        for left in key.lefts.clone() {
+            let l = self.rows[LEFT][left as usize].counts();
+            for right in self.rights_of(key, left) {
+                let r = self.rows[RIGHT][right as usize].counts();
+                if layout.condition.is_none() && product(l.0, r.0) == product(l.1, r.1) {
+                    continue;
+                }
+                some.push((left, right));
+                if some.len() == PAIRS {
+                    self.match_pairs(layout, pools, some, parts)?;
+                    some.clear();
                 }
             }
         }
+        Ok(())
     }
 
     /// Appends what changes in the output to `parts`.
@@ -135,10 +182,26 @@ impl Work {
             Pool::new(self.rows[LEFT].len()),
             Pool::new(self.rows[RIGHT].len()),
         ];
-        let pairs = std::mem::take(&mut self.pairs);
-        for (left, right) in &pairs {
-            pools[LEFT].use_row(*left);
-            pools[RIGHT].use_row(*right);
+        let keys = std::mem::take(&mut self.keys);
+        self.num_pairs = 0;
+        for key in &keys {
+            for left in key.lefts.clone() {
+                if !self.rights_of(key, left).is_empty() {
+                    pools[LEFT].use_row(left);
+                }
+            }
+            let has_changed_left = key
+                .lefts
+                .clone()
+                .any(|left| self.rows[LEFT][left as usize].is_changed);
+            let rights = if has_changed_left {
+                key.rights.end
+            } else {
+                key.changed_right
+            };
+            if !key.lefts.is_empty() {
+                (key.rights.start..rights).for_each(|right| pools[RIGHT].use_row(right));
+            }
         }
         for side in [LEFT, RIGHT]
             .into_iter()
@@ -153,8 +216,12 @@ impl Work {
         for (side, pool) in pools.iter_mut().enumerate() {
             pool.load(&layout.sides[side], |at| &self.rows[side][at as usize].row)?;
         }
-        for some in pairs.chunks(PAIRS) {
-            self.match_pairs(layout, &pools, some, parts)?;
+        let mut some = Vec::new();
+        for key in &keys {
+            self.match_key(layout, &pools, key, (&mut some, &mut *parts))?;
+        }
+        if !some.is_empty() {
+            self.match_pairs(layout, &pools, &some, parts)?;
         }
         for side in [LEFT, RIGHT]
             .into_iter()

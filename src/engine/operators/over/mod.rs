@@ -86,7 +86,6 @@ impl OverOperator {
         let rows: usize = deltas.iter().map(Delta::num_rows).sum();
         let prepared = context.for_each_delta(deltas, rows, shards, prepare)?;
         let taken: usize = prepared.iter().map(EncodedRows::num_rows).sum();
-        self.stats.rows_in += rows as u64;
         self.stats.late_rows += (rows - taken) as u64;
         if let (true, Some((column, add_us)), Some(closed_to)) = (taken < rows, layout.closing, closed_to) {
             context
@@ -126,9 +125,7 @@ impl Operator for OverOperator {
         }
         let outputs = self.run_shards(context, &prepared, close_through)?;
         self.closed.advance(close_through);
-        let deltas = output::merge(&self.layout, outputs)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        output::merge(&self.layout, outputs)
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
@@ -138,6 +135,12 @@ impl Operator for OverOperator {
 
     fn due_us(&self) -> Option<i64> {
         self.shards.iter().filter_map(Shard::due_us).min()
+    }
+
+    fn next_close_us(&self) -> Option<i64> {
+        let add_us = self.layout.closing?.1;
+        let first = self.shards.iter().filter_map(Shard::first_window).min();
+        first.map(|window| window.saturating_add(add_us))
     }
 
     fn forget_idle(&mut self, ttl_us: i64) {

@@ -51,6 +51,11 @@ impl Shard {
         }
     }
 
+    /// The window column of the first keys that are open, where keys close by one.
+    pub(super) fn first_window(&self) -> Option<i64> {
+        self.rows.first_window()
+    }
+
     /// Lets partitions go that nothing has changed for so long (µs).
     pub(super) fn forget_idle(&mut self, ttl_us: i64) {
         self.idle = Some(Idle::new(ttl_us));

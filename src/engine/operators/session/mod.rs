@@ -78,7 +78,6 @@ impl SessionOperator {
         let prepare = |delta: &Delta| Prepared::of(layout, delta, input.closed_to, shards);
         let rows: usize = input.deltas.iter().map(Delta::num_rows).sum();
         let prepared = context.for_each_delta(input.deltas, rows, shards, prepare)?;
-        self.stats.rows_in += rows as u64;
         let late: usize = prepared.iter().map(|own| own.late).sum();
         self.stats.late_rows += late as u64;
         if let (true, Some(closed_to)) = (late > 0, input.closed_to) {
@@ -116,14 +115,17 @@ impl Operator for SessionOperator {
         if let Some(closed_to) = input.closed_to {
             output::note_late(&self.layout, &outputs, closed_to, &context.late)?;
         }
-        let deltas = output::merge(&self.layout, outputs)?;
-        self.stats.rows_out += deltas.iter().map(|delta| delta.num_rows() as u64).sum::<u64>();
-        Ok(deltas)
+        output::merge(&self.layout, outputs)
     }
 
     fn freeze(&mut self) -> Option<Box<dyn FrozenState>> {
         let shards = self.shards.iter_mut().map(Shard::arrangement).collect();
         FrozenArrangements::freeze(shards, &mut Closed::default())
+    }
+
+    fn next_close_us(&self) -> Option<i64> {
+        let first = self.shards.iter().filter_map(Shard::first_open).min();
+        first.map(|last| last.saturating_add(self.layout.session.gap_us))
     }
 
     fn restore(&mut self, address: StateAddress, snapshot: &dyn Snapshot) -> Result<(), EngineError> {

@@ -58,6 +58,11 @@ impl Shard {
         }
     }
 
+    /// The time of the last row of the session that closes first, if one is open.
+    pub(super) fn first_open(&self) -> Option<i64> {
+        self.open.first().map(|(last, _)| *last)
+    }
+
     /// Takes the rows of a step that belong to shard `number`, which is this one. Sessions that ended at or before `watermark`
     /// close.
     ///

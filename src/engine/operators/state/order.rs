@@ -39,7 +39,7 @@ pub(crate) fn append_ordered(
     out: &mut Vec<u8>,
 ) -> Result<(), EngineError> {
     let start = out.len();
-    place.append_ordered(row, orders, out);
+    place.append_ordered(row, orders.iter().copied(), out);
     append_behind(start, out, |out| row_encoder.append(row, out))
 }
 

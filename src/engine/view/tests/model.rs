@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
-use highwater_storage::{MemoryStore, RocksStore, Store, StoreOptions};
+use highwater_storage::{KeyOrder, MemoryStore, RocksStore, Store, StoreOptions};
 use proptest::prelude::*;
 
 use super::*;
@@ -66,7 +66,7 @@ impl Model {
         let mut taken = Vec::new();
         let mut added = Vec::new();
         match layout {
-            ViewLayout::Keyed { .. } => {
+            ViewLayout::Keyed { .. } | ViewLayout::Index { has_key: true, .. } => {
                 let last: BTreeMap<u8, u8> = changes.iter().copied().collect();
                 for (key, value) in last {
                     let k = key_of(key);
@@ -82,7 +82,7 @@ impl Model {
                     }
                 }
             }
-            ViewLayout::Bag => {
+            ViewLayout::Bag | ViewLayout::Index { has_key: false, .. } => {
                 for (key, value) in changes {
                     let row = (key_of(*key), "y".repeat((value / 2).into()));
                     let count = self.sorted.entry((row.0.is_none(), row.clone())).or_default();
@@ -183,16 +183,21 @@ fn check(reader: &ViewReader, expected: &[Row]) {
         });
     assert_eq!(deltas.collect::<Vec<_>>(), expected);
     if reader.key().is_some() {
+        let at = |k: Option<i64>| -> ArrayRef { Arc::new(Int64Array::from(vec![k])) };
         for k in (0..12).map(key_of) {
-            let key: ArrayRef = Arc::new(Int64Array::from(vec![k]));
-            let found = reader
-                .get(&[key])
-                .unwrap()
-                .map(|batch| rows_of(&batch))
-                .unwrap_or_default();
+            let key = reader.whole_key(&[at(k)]).unwrap();
+            let found = rows_of(&reader.get_keys(&[key], None).unwrap());
             let wanted: Vec<_> = expected.iter().filter(|row| row.0 == k).cloned().collect();
             assert_eq!(found, wanted);
         }
+        let (first, last) = (key_of(4), key_of(7));
+        let bounds = (Some((at(first), true)), Some((at(last), false)));
+        let range = reader.range(&[], Some(&bounds)).unwrap();
+        let found = reader.scan_ranges(vec![range], None, (1, 4)).unwrap();
+        let found: Vec<_> = found.flat_map(|batch| rows_of(&batch.unwrap())).collect();
+        let within = |k: &Option<i64>| k.is_some() && *k >= first && *k < last;
+        let wanted: Vec<_> = expected.iter().filter(|row| within(&row.0)).cloned().collect();
+        assert_eq!(found, wanted);
     }
 }
 
@@ -242,7 +247,14 @@ fn play(store: &Arc<dyn Store>, layout: &ViewLayout, events: &[Event]) {
 }
 
 fn layouts() -> impl Strategy<Value = ViewLayout> {
-    prop_oneof![Just(keyed()), Just(ViewLayout::Log), Just(ViewLayout::Bag)]
+    let index = |has_key| ViewLayout::index(&[(0, KeyOrder::ASCENDING)], has_key, 2);
+    prop_oneof![
+        Just(keyed()),
+        Just(ViewLayout::Log),
+        Just(ViewLayout::Bag),
+        Just(index(Some(&[0][..]))),
+        Just(index(None)),
+    ]
 }
 
 proptest! {

@@ -174,7 +174,9 @@ fn filled(args: &Args) -> Computed {
                     "dimension values cannot be null",
                 ));
             }
-            for _ in 0..numbers.value(place) {
+            let length = usize::try_from(numbers.value(place)).unwrap_or(0);
+            made.check_room(length)?;
+            for _ in 0..length {
                 made.pick(0, args.place(0, row));
             }
         }

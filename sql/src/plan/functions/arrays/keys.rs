@@ -11,6 +11,7 @@ use arrow::row::{RowConverter, Rows, SortField};
 
 use super::super::args::{Args, Computed};
 use super::super::define::{Definition, Kind, Overload};
+use super::super::intervals::lengths;
 use super::lists::kernel;
 use super::own;
 use crate::SqlError;
@@ -129,6 +130,7 @@ fn comparable(column: &ArrayRef) -> Result<ArrayRef, SqlError> {
                     .unary::<_, Float64Type>(plain),
             )
         }
+        DataType::Interval(_) => lengths(column)?,
         DataType::List(_) => {
             let list = column.as_list::<i32>();
             let values = comparable(list.values())?;

@@ -10,6 +10,7 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
 use super::super::args::{Args, Computed};
+use super::super::series::ELEMENTS_MAX;
 use crate::{SqlError, SqlState};
 
 /// An argument that is an array.
@@ -90,6 +91,20 @@ impl<'a> Picked<'a> {
             lengths: Vec::with_capacity(rows),
             is_there: Vec::with_capacity(rows),
         }
+    }
+
+    /// Refuses more elements than one step may make.
+    ///
+    /// # Errors
+    /// Too many with those that are there (54000).
+    pub(super) fn check_room(&self, more: usize) -> Result<(), SqlError> {
+        if self.picks.len().saturating_add(more) <= ELEMENTS_MAX {
+            return Ok(());
+        }
+        Err(SqlError::new(
+            SqlState::ProgramLimitExceeded,
+            format!("arrays of more than {ELEMENTS_MAX} elements in one step are not supported"),
+        ))
     }
 
     /// Puts an element behind those of the array at hand.

@@ -135,6 +135,15 @@ impl Arrangement {
         self.relations[relation].set(slot, row, cell)
     }
 
+    /// The window column of the first keys that are open, where keys start with one.
+    pub(crate) fn first_window(&self) -> Option<i64> {
+        let in_memory = self.windows.as_ref()?.keys().next().copied();
+        in_memory
+            .into_iter()
+            .chain(self.evicted.first_window(i64::MAX))
+            .min()
+    }
+
     /// The slots of keys whose window column is at or before `through`, in the order of their windows.
     pub(crate) fn closing(&self, through: i64) -> Vec<u32> {
         let mut closing = Vec::new();

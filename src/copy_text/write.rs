@@ -1,4 +1,4 @@
-//! Rows as the lines of COPY TO STDOUT, each a message of its own.
+//! Rows as the lines of COPY TO.
 
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
@@ -8,14 +8,14 @@ use crate::sql::statement::CopyOptions;
 use crate::text::ColumnText;
 
 /// Writes lines.
-pub(super) struct CopyWriter<'a> {
+pub struct CopyWriter<'a> {
     options: &'a CopyOptions,
     value: String,
 }
 
 impl<'a> CopyWriter<'a> {
     /// In the form that the statement says.
-    pub(super) fn new(options: &'a CopyOptions) -> Self {
+    pub fn new(options: &'a CopyOptions) -> Self {
         Self {
             options,
             value: String::new(),
@@ -23,28 +23,26 @@ impl<'a> CopyWriter<'a> {
     }
 
     /// What writes the values of a batch.
-    pub(super) fn rows(&self, batch: &RecordBatch) -> Vec<ColumnText> {
+    pub fn rows(&self, batch: &RecordBatch) -> Vec<ColumnText> {
         batch.columns().iter().map(ColumnText::new).collect()
     }
 
     /// Appends the line with the names of the columns.
-    pub(super) fn header(&mut self, schema: &Schema, out: &mut BytesMut) {
+    pub fn header(&mut self, schema: &Schema, out: &mut BytesMut) {
         let names: Vec<Option<&str>> = schema
             .fields()
             .iter()
             .map(|field| Some(field.name().as_str()))
             .collect();
-        let at = begin(out);
         for (index, name) in names.iter().enumerate() {
             self.separate(index, out);
             self.written(*name, names.len() == 1, out);
         }
-        end(at, out);
+        out.put_u8(b'\n');
     }
 
     /// Appends the line of a row.
-    pub(super) fn row(&mut self, columns: &[ColumnText], row: usize, out: &mut BytesMut) {
-        let at = begin(out);
+    pub fn row(&mut self, columns: &[ColumnText], row: usize, out: &mut BytesMut) {
         for (index, column) in columns.iter().enumerate() {
             self.separate(index, out);
             let mut value = std::mem::take(&mut self.value);
@@ -53,7 +51,7 @@ impl<'a> CopyWriter<'a> {
             self.written(is_there.then_some(value.as_str()), columns.len() == 1, out);
             self.value = value;
         }
-        end(at, out);
+        out.put_u8(b'\n');
     }
 
     fn separate(&self, index: usize, out: &mut BytesMut) {
@@ -111,19 +109,4 @@ impl<'a> CopyWriter<'a> {
         }
         out.put_u8(quote);
     }
-}
-
-/// Begins a CopyData message; gives the place of its length.
-fn begin(out: &mut BytesMut) -> usize {
-    out.put_u8(b'd');
-    let at = out.len();
-    out.put_i32(0);
-    at
-}
-
-fn end(at: usize, out: &mut BytesMut) {
-    out.put_u8(b'\n');
-    // A line is made of the values of one row, which are smaller than that.
-    let length = i32::try_from(out.len() - at).unwrap_or(i32::MAX);
-    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
 }

@@ -1,4 +1,4 @@
-//! The lines of COPY FROM STDIN as columns of texts. They come in pieces, cut anywhere.
+//! The lines of COPY FROM as columns of texts. They come in pieces, cut anywhere.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
-use super::decode::utf8;
+use super::utf8;
 use crate::sql::statement::CopyOptions;
 use crate::{Error, Result};
 
@@ -16,7 +16,7 @@ const COPY_BYTES_MAX: usize = 256 << 20;
 const BATCH_ROWS: usize = 65_536;
 
 /// Reads lines.
-pub(super) struct CopyReader<'a> {
+pub struct CopyReader<'a> {
     options: &'a CopyOptions,
     schema: SchemaRef,
     columns: Vec<StringBuilder>,
@@ -41,7 +41,7 @@ enum Field {
 
 impl<'a> CopyReader<'a> {
     /// For lines with a value for each column of `schema`.
-    pub(super) fn new(options: &'a CopyOptions, schema: &SchemaRef) -> Self {
+    pub fn new(options: &'a CopyOptions, schema: &SchemaRef) -> Self {
         Self {
             options,
             schema: Arc::clone(schema),
@@ -60,7 +60,7 @@ impl<'a> CopyReader<'a> {
     ///
     /// # Errors
     /// A line that is none, or more than one COPY may bring.
-    pub(super) fn take(&mut self, piece: &[u8]) -> Result<()> {
+    pub fn take(&mut self, piece: &[u8]) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
@@ -258,7 +258,7 @@ impl<'a> CopyReader<'a> {
     ///
     /// # Errors
     /// A last line that is none.
-    pub(super) fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    pub fn finish(mut self) -> Result<Vec<RecordBatch>> {
         let rest = std::mem::take(&mut self.rest);
         if !self.is_over && !rest.is_empty() {
             self.one(rest.strip_suffix(b"\r").unwrap_or(&rest))?;

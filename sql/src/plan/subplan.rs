@@ -1,0 +1,312 @@
+//! Subqueries of one-shot queries that read outer columns in a way that no join has: they become calls of a [`SubPlan`], which runs
+//! its plan for each row of the query around it.
+//!
+//! ```text
+//! (SELECT b.x FROM b WHERE b.y = a.y)      subplan_1(a.y): one value or an error
+//! EXISTS (… LIMIT …, nested reads …)       subplan_2(…) > 0, over the number of its rows
+//! ```
+//!
+//! A subquery that is one aggregate over rows that equalities choose is left to DataFusion, which joins.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, ExprSchema as _, Result as PlanResult, exec_err};
+use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, lit, not,
+};
+
+/// A plan with one column, to be run once for the values of each row: the arguments of its call take the place of the
+/// outer columns that it reads. Whoever runs a query puts a function in its place that does so.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SubPlan {
+    name: String,
+    /// The plan, with references to outer columns.
+    pub plan: LogicalPlan,
+    /// The outer columns that it reads, in the order of the arguments.
+    pub outer: Vec<Column>,
+    signature: Signature,
+}
+
+impl SubPlan {
+    /// The type of its one column.
+    #[must_use]
+    pub fn data_type(&self) -> DataType {
+        let fields = self.plan.schema().fields();
+        fields
+            .first()
+            .map_or(DataType::Null, |field| field.data_type().clone())
+    }
+}
+
+impl ScalarUDFImpl for SubPlan {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _args: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.data_type())
+    }
+
+    fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
+        Ok(args.to_vec())
+    }
+
+    fn invoke_with_args(&self, _args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        exec_err!("a subquery runs within a query only")
+    }
+}
+
+/// Finishes the plan of a subquery, as that of the query around it will be.
+pub(crate) type Finish<'f> = &'f dyn Fn(LogicalPlan) -> PlanResult<LogicalPlan>;
+
+/// The plan with calls in place of such subqueries.
+///
+/// # Errors
+/// What is wrong with the plan of a subquery.
+pub(crate) fn called(plan: LogicalPlan, finish: Finish<'_>) -> PlanResult<LogicalPlan> {
+    let numbers = Cell::new(0);
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(wanted(expr)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !found {
+            return Ok(Transformed::no(node));
+        }
+        let mut schema = DFSchema::empty();
+        for input in node.inputs() {
+            schema.merge(input.schema());
+        }
+        let names = NamePreserver::new(&node);
+        let node = node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| call(expr, &schema, &numbers, finish))?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })?;
+        node.data.recompute_schema().map(Transformed::yes)
+    })?;
+    Ok(plan.data)
+}
+
+fn wanted(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarSubquery(own) => !own.outer_ref_columns.is_empty() && !is_joinable(own, true),
+        Expr::Exists(own) => !own.subquery.outer_ref_columns.is_empty() && !is_joinable(&own.subquery, false),
+        _ => false,
+    }
+}
+
+fn call(
+    expr: Expr,
+    schema: &DFSchema,
+    numbers: &Cell<usize>,
+    finish: Finish<'_>,
+) -> PlanResult<Transformed<Expr>> {
+    if !wanted(&expr) {
+        return Ok(Transformed::no(expr));
+    }
+    Ok(Transformed::yes(match expr {
+        Expr::ScalarSubquery(own) => value(own.subquery.as_ref().clone(), schema, numbers, finish)?,
+        Expr::Exists(own) => {
+            let counted = LogicalPlanBuilder::from(own.subquery.subquery.as_ref().clone())
+                .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?
+                .build()?;
+            let exists = value(counted, schema, numbers, finish)?.gt(lit(0_i64));
+            if own.negated { not(exists) } else { exists }
+        }
+        other => other,
+    }))
+}
+
+/// The call that gives the value of a subquery.
+fn value(
+    plan: LogicalPlan,
+    schema: &DFSchema,
+    numbers: &Cell<usize>,
+    finish: Finish<'_>,
+) -> PlanResult<Expr> {
+    let plan = finish(plan)?;
+    let mut outer: Vec<Column> = Vec::new();
+    let mut args = Vec::new();
+    for expr in plan.all_out_ref_exprs() {
+        let Expr::OuterReferenceColumn(field, column) = expr else {
+            continue;
+        };
+        if outer.contains(&column) {
+            continue;
+        }
+        // What is no column of the query around it is one of a query further out.
+        args.push(match schema.field_from_column(&column) {
+            Ok(_) => Expr::Column(column.clone()),
+            Err(_) => Expr::OuterReferenceColumn(field, column.clone()),
+        });
+        outer.push(column);
+    }
+    numbers.set(numbers.get() + 1);
+    let function = SubPlan {
+        name: format!("subplan_{}", numbers.get()),
+        plan,
+        outer,
+        signature: Signature::user_defined(Volatility::Stable),
+    };
+    Ok(ScalarUDF::from(function).call(args))
+}
+
+/// Whether DataFusion turns a subquery into a join.
+fn is_joinable(own: &Subquery, is_value: bool) -> bool {
+    let plan = own.subquery.as_ref();
+    if is_value && !is_one_aggregate(plan) {
+        return false;
+    }
+    reads_in_filters_only(plan, is_value)
+}
+
+fn is_one_aggregate(plan: &LogicalPlan) -> bool {
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::SubqueryAlias(node) => &node.input,
+            LogicalPlan::Filter(node) => &node.input,
+            LogicalPlan::Sort(node) => &node.input,
+            LogicalPlan::Limit(node) => &node.input,
+            LogicalPlan::Aggregate(node) => return node.group_expr.is_empty(),
+            _ => return false,
+        };
+    }
+}
+
+/// Whether outer columns are read by the filters of rows alone, none of which stands below what a filter cannot be pulled
+/// out of. With `by_equality` they are compared by nothing else, as a value that is joined has to be.
+fn reads_in_filters_only(plan: &LogicalPlan, by_equality: bool) -> bool {
+    let reads = |plan: &LogicalPlan| !plan.all_out_ref_exprs().is_empty();
+    if !reads(plan) {
+        return true;
+    }
+    let own = plan.expressions().iter().any(Expr::contains_outer);
+    let subqueries = plan.expressions().iter().any(|expr| {
+        let nested = expr.exists(|expr| {
+            Ok(match expr {
+                Expr::ScalarSubquery(own) => !own.outer_ref_columns.is_empty(),
+                Expr::Exists(own) => !own.subquery.outer_ref_columns.is_empty(),
+                Expr::InSubquery(own) => !own.subquery.outer_ref_columns.is_empty(),
+                Expr::SetComparison(own) => !own.subquery.outer_ref_columns.is_empty(),
+                Expr::ScalarFunction(function) => function.func.inner().is::<SubPlan>(),
+                _ => false,
+            })
+        });
+        nested.unwrap_or(true)
+    });
+    if subqueries {
+        return false;
+    }
+    match plan {
+        LogicalPlan::Filter(node) => {
+            let conditions = split_conjunction(&node.predicate);
+            let are_joined = !by_equality || conditions.into_iter().all(is_joined_by);
+            are_joined && reads_in_filters_only(&node.input, by_equality)
+        }
+        LogicalPlan::Projection(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Aggregate(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Distinct(_)
+            if !own =>
+        {
+            plan.inputs()
+                .into_iter()
+                .all(|input| reads_in_filters_only(input, by_equality))
+        }
+        LogicalPlan::Join(join) if !own && join.join_type == JoinType::Inner => plan
+            .inputs()
+            .into_iter()
+            .all(|input| reads_in_filters_only(input, by_equality)),
+        _ => false,
+    }
+}
+
+/// Whether a condition reads no outer column, or is an equality that has them on one side only.
+fn is_joined_by(condition: &Expr) -> bool {
+    match condition {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Eq,
+            right,
+        }) => {
+            let has_columns = |side: &Expr| !side.column_refs().is_empty();
+            let is_outer = |side: &Expr| side.contains_outer() && !has_columns(side);
+            let is_own = |side: &Expr| !side.contains_outer();
+            (is_own(left) && (is_own(right) || is_outer(right))) || (is_outer(left) && is_own(right))
+        }
+        other => !other.contains_outer(),
+    }
+}
+
+/// The plan with the values of `outer` in place of the outer columns of these names.
+///
+/// # Errors
+/// What DataFusion finds wrong with the plan.
+pub fn with_outer_values(
+    plan: &LogicalPlan,
+    outer: &[Column],
+    values: &[datafusion::common::ScalarValue],
+) -> PlanResult<LogicalPlan> {
+    let constant = |expr: Expr| -> PlanResult<Transformed<Expr>> {
+        Ok(match &expr {
+            Expr::OuterReferenceColumn(_, column) => {
+                match outer
+                    .iter()
+                    .position(|own| own == column)
+                    .and_then(|at| values.get(at))
+                {
+                    Some(value) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                    None => Transformed::no(expr),
+                }
+            }
+            _ => Transformed::no(expr),
+        })
+    };
+    let rest = |own: Subquery| Subquery {
+        outer_ref_columns: own
+            .outer_ref_columns
+            .into_iter()
+            .filter(|expr| !matches!(expr, Expr::OuterReferenceColumn(_, column) if outer.contains(column)))
+            .collect(),
+        subquery: Arc::clone(&own.subquery),
+        spans: own.spans,
+    };
+    let plan = plan.clone().transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| {
+                Ok(match expr {
+                    Expr::ScalarSubquery(own) => Transformed::yes(Expr::ScalarSubquery(rest(own))),
+                    Expr::Exists(mut own) => {
+                        own.subquery = rest(own.subquery);
+                        Transformed::yes(Expr::Exists(own))
+                    }
+                    Expr::InSubquery(mut own) => {
+                        own.subquery = rest(own.subquery);
+                        Transformed::yes(Expr::InSubquery(own))
+                    }
+                    other => constant(other)?,
+                })
+            })?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })
+    })?;
+    Ok(plan.data)
+}

@@ -1,0 +1,243 @@
+//! Who is connected and what they run: `hw.connections`, and counts of connections and statements.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use highwater_sql::statement::{Parsed, Statement};
+use parking_lot::Mutex;
+
+use crate::engine::clock::Clock;
+
+/// Characters of a statement that are kept.
+const STATEMENT_MAX: usize = 1024;
+
+/// For whom a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientInfo {
+    /// The number by which the client is cancelled.
+    pub pid: i32,
+    /// Its user; empty for one that has none.
+    pub user: String,
+    /// Where it is.
+    pub address: Option<SocketAddr>,
+}
+
+/// What clients do in one database.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    clock: Arc<dyn Clock>,
+    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Clients that have come so far.
+    connections: AtomicU64,
+    statements: AtomicU64,
+    failed_statements: AtomicU64,
+}
+
+/// A client that is connected.
+#[derive(Debug)]
+struct Client {
+    info: ClientInfo,
+    connected_us: i64,
+    doing: Mutex<Doing>,
+}
+
+/// What a client does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Doing {
+    /// As it calls itself.
+    pub(crate) application_name: String,
+    /// `active`, or how it is idle.
+    pub(crate) state: &'static str,
+    /// Its last statement, or the one that runs.
+    pub(crate) statement: Option<String>,
+    /// Since when it is in this state (µs since the epoch).
+    pub(crate) since_us: i64,
+}
+
+/// One row of `hw.connections`.
+#[derive(Debug, Clone)]
+pub(crate) struct Connected {
+    /// Who it is.
+    pub(crate) info: ClientInfo,
+    /// When it came (µs since the epoch).
+    pub(crate) connected_us: i64,
+    /// What it does.
+    pub(crate) doing: Doing,
+}
+
+/// Counts since the database was opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ActivityCounts {
+    /// Clients that have come.
+    pub(crate) connections: u64,
+    /// Statements begun, by whatever way.
+    pub(crate) statements: u64,
+    /// Those of them that failed.
+    pub(crate) failed_statements: u64,
+}
+
+/// The place of one client among those connected, which it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    activity: Arc<Activity>,
+    number: u64,
+    client: Arc<Client>,
+}
+
+impl Activity {
+    /// Nobody is there yet.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            clients: Mutex::default(),
+            connections: AtomicU64::new(0),
+            statements: AtomicU64::new(0),
+            failed_statements: AtomicU64::new(0),
+        }
+    }
+
+    /// A client comes.
+    pub(crate) fn enter(self: &Arc<Self>, info: ClientInfo) -> Place {
+        let now_us = self.clock.now_us();
+        let client = Arc::new(Client {
+            info,
+            connected_us: now_us,
+            doing: Mutex::new(Doing {
+                state: "idle",
+                since_us: now_us,
+                ..Doing::default()
+            }),
+        });
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        self.clients.lock().insert(number, Arc::clone(&client));
+        Place {
+            activity: Arc::clone(self),
+            number,
+            client,
+        }
+    }
+
+    /// A statement begins.
+    pub(crate) fn count(&self) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A statement has failed.
+    pub(crate) fn count_failed(&self) {
+        self.failed_statements.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts so far.
+    pub(crate) fn counts(&self) -> ActivityCounts {
+        ActivityCounts {
+            connections: self.connections.load(Ordering::Relaxed),
+            statements: self.statements.load(Ordering::Relaxed),
+            failed_statements: self.failed_statements.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Who is connected, in the order in which they came.
+    pub(crate) fn connected(&self) -> Vec<Connected> {
+        let clients = self.clients.lock();
+        let connected = clients.values().map(|client| Connected {
+            info: client.info.clone(),
+            connected_us: client.connected_us,
+            doing: client.doing.lock().clone(),
+        });
+        connected.collect()
+    }
+}
+
+impl Place {
+    /// The number by which the client is cancelled.
+    pub(crate) fn pid(&self) -> i32 {
+        self.client.info.pid
+    }
+
+    /// The client runs a statement.
+    pub(crate) fn begin(&self, parsed: &Parsed) {
+        let mut doing = self.client.doing.lock();
+        doing.state = "active";
+        doing.statement = Some(shown(parsed));
+        doing.since_us = self.activity.clock.now_us();
+    }
+
+    /// The client is idle, in this way.
+    pub(crate) fn rest(&self, state: &'static str) {
+        let mut doing = self.client.doing.lock();
+        if doing.state != state {
+            doing.state = state;
+            doing.since_us = self.activity.clock.now_us();
+        }
+    }
+
+    /// The client calls itself otherwise.
+    pub(crate) fn rename(&self, application_name: &str) {
+        application_name.clone_into(&mut self.client.doing.lock().application_name);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.activity.clients.lock().remove(&self.number);
+    }
+}
+
+/// A statement as others may see it: no password, no options of connectors (INV-10).
+pub(crate) fn shown(parsed: &Parsed) -> String {
+    let text = parsed.text.as_str();
+    let end = match &parsed.statement {
+        Statement::User(_) => word_end(text, 3),
+        Statement::CreateSource(_)
+        | Statement::CreateSink(_)
+        | Statement::CreateTable(_)
+        | Statement::Explain { .. } => {
+            let lower = text.to_ascii_lowercase();
+            lower.find("with").unwrap_or(text.len())
+        }
+        _ => text.len(),
+    };
+    let is_whole = end == text.len();
+    let kept: String = text[..end].chars().take(STATEMENT_MAX).collect();
+    match is_whole && kept.len() == text.len() {
+        true => kept,
+        false => format!("{} …", kept.trim_end()),
+    }
+}
+
+/// Where the word of this number ends.
+fn word_end(text: &str, words: usize) -> usize {
+    let mut end = 0;
+    for _ in 0..words {
+        let blanks = text[end..].len() - text[end..].trim_start().len();
+        let word = text[end + blanks..].split_whitespace().next().unwrap_or_default();
+        end += blanks + word.len();
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use highwater_sql::parse::parse;
+
+    use super::*;
+
+    fn shown_of(sql: &str) -> String {
+        shown(&parse(sql).unwrap()[0])
+    }
+
+    #[test]
+    fn a_statement_is_shown_without_its_secrets() {
+        assert_eq!(shown_of("SELECT 1"), "SELECT 1");
+        assert_eq!(shown_of("CREATE USER a PASSWORD 'geheim'"), "CREATE USER a …");
+        let source =
+            "CREATE SOURCE s (n INT) WITH (connector = 'kafka', properties.sasl.password = 'geheim')";
+        assert_eq!(shown_of(source), "CREATE SOURCE s (n INT) …");
+        let explained = "EXPLAIN CREATE SINK k FROM v WITH (connector = 'kafka', properties.sasl.password = 'geheim') FORMAT PLAIN ENCODE JSON";
+        assert_eq!(shown_of(explained), "EXPLAIN CREATE SINK k FROM v …");
+        let long = format!("SELECT '{}'", "x".repeat(2 * STATEMENT_MAX));
+        assert!(shown_of(&long).len() < STATEMENT_MAX + 5);
+    }
+}

@@ -230,7 +230,8 @@ struct Terminal {
 
 impl Terminal {
     fn start(dir: &Path, pager: &str) -> Self {
-        let command = format!("'{BINARY}' '{}' --quiet", dir.display());
+        // Without `exec`, the shell in between is what Ctrl-C ends.
+        let command = format!("exec '{BINARY}' '{}' --quiet", dir.display());
         let mut child = Command::new("script")
             .args(["-q", "-e", "-c", &command, "/dev/null"])
             .env("TERM", "xterm")

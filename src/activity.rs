@@ -5,13 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwater_sql::statement::{Parsed, Statement};
+use highwater_sql::statement::Parsed;
 use parking_lot::Mutex;
 
 use crate::engine::clock::Clock;
-
-/// Characters of a statement that are kept.
-const STATEMENT_MAX: usize = 1024;
+use crate::masking::shown;
 
 /// For whom a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,62 +180,5 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.activity.clients.lock().remove(&self.number);
-    }
-}
-
-/// A statement as others may see it: no password, no options of connectors (INV-10).
-pub(crate) fn shown(parsed: &Parsed) -> String {
-    let text = parsed.text.as_str();
-    let end = match &parsed.statement {
-        Statement::User(_) => word_end(text, 3),
-        Statement::CreateSource(_)
-        | Statement::CreateSink(_)
-        | Statement::CreateTable(_)
-        | Statement::Explain { .. } => {
-            let lower = text.to_ascii_lowercase();
-            lower.find("with").unwrap_or(text.len())
-        }
-        _ => text.len(),
-    };
-    let is_whole = end == text.len();
-    let kept: String = text[..end].chars().take(STATEMENT_MAX).collect();
-    match is_whole && kept.len() == text.len() {
-        true => kept,
-        false => format!("{} …", kept.trim_end()),
-    }
-}
-
-/// Where the word of this number ends.
-fn word_end(text: &str, words: usize) -> usize {
-    let mut end = 0;
-    for _ in 0..words {
-        let blanks = text[end..].len() - text[end..].trim_start().len();
-        let word = text[end + blanks..].split_whitespace().next().unwrap_or_default();
-        end += blanks + word.len();
-    }
-    end
-}
-
-#[cfg(test)]
-mod tests {
-    use highwater_sql::parse::parse;
-
-    use super::*;
-
-    fn shown_of(sql: &str) -> String {
-        shown(&parse(sql).unwrap()[0])
-    }
-
-    #[test]
-    fn a_statement_is_shown_without_its_secrets() {
-        assert_eq!(shown_of("SELECT 1"), "SELECT 1");
-        assert_eq!(shown_of("CREATE USER a PASSWORD 'geheim'"), "CREATE USER a …");
-        let source =
-            "CREATE SOURCE s (n INT) WITH (connector = 'kafka', properties.sasl.password = 'geheim')";
-        assert_eq!(shown_of(source), "CREATE SOURCE s (n INT) …");
-        let explained = "EXPLAIN CREATE SINK k FROM v WITH (connector = 'kafka', properties.sasl.password = 'geheim') FORMAT PLAIN ENCODE JSON";
-        assert_eq!(shown_of(explained), "EXPLAIN CREATE SINK k FROM v …");
-        let long = format!("SELECT '{}'", "x".repeat(2 * STATEMENT_MAX));
-        assert!(shown_of(&long).len() < STATEMENT_MAX + 5);
     }
 }

@@ -53,6 +53,17 @@ impl Error {
         self
     }
 
+    /// The same error with its message, detail and hint changed by `change`.
+    #[must_use]
+    pub(crate) fn map_texts(self, change: impl Fn(String) -> String) -> Self {
+        Self {
+            message: change(self.message),
+            detail: self.detail.map(&change),
+            hint: self.hint.map(&change),
+            ..self
+        }
+    }
+
     /// The same error of a longer text, in which the one that it is of starts at `start`.
     #[must_use]
     pub(crate) fn moved(mut self, start: usize) -> Self {

@@ -11,6 +11,7 @@ pub mod copy_text;
 mod database;
 mod engine;
 mod error;
+mod masking;
 mod outcome;
 mod query;
 pub mod scram;

@@ -23,6 +23,8 @@ pub enum SqlState {
     DuplicateTable,
     /// 42701
     DuplicateColumn,
+    /// 42712
+    DuplicateAlias,
     /// 42809
     WrongObjectType,
     /// 42P18
@@ -133,6 +135,7 @@ impl SqlState {
             Self::DatatypeMismatch => "42804",
             Self::DuplicateTable => "42P07",
             Self::DuplicateColumn => "42701",
+            Self::DuplicateAlias => "42712",
             Self::WrongObjectType => "42809",
             Self::IndeterminateDatatype => "42P18",
             Self::DependentObjectsStillExist => "2BP01",

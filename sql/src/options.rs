@@ -1,6 +1,6 @@
 //! Option values: `${NAME}` and `${NAME:-default}` are replaced from the environment.
 //!
-//! The environment comes in as a closure, so that this stays pure (INV-8). No error text holds a value (INV-10).
+//! The environment comes in as a closure, so that this stays pure (INV-8). No error text of this module holds a value (INV-10).
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 const STATE_TTL: &str = "state.ttl";
 
 /// Reads `${NAME}` from the environment of the process.
-pub(super) fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 

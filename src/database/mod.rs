@@ -20,7 +20,7 @@ use highwater_sql::catalog::Catalog;
 use highwater_storage::Store;
 use parking_lot::RwLock;
 
-pub(crate) use self::body::view_options;
+pub(crate) use self::body::{environment, view_options};
 pub use self::builder::DatabaseBuilder;
 pub(crate) use self::filling::names_of;
 pub(crate) use self::follow::Followed;

@@ -79,6 +79,15 @@ pub(crate) struct SourceSettings {
 }
 
 impl SourceSettings {
+    /// The options that are about the watermark alone.
+    pub(crate) const OF_WATERMARK: &[&str] = &[
+        "idle.timeout",
+        "idle.advance",
+        "allowed.lateness",
+        "watermark.max.skew",
+        "watermark.max.drift",
+    ];
+
     /// Reads the engine's options; others are not looked at.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::buffer::ScalarBuffer;
-use arrow::compute::{concat_batches, interleave, take_record_batch};
+use arrow::compute::{concat_batches, filter_record_batch, interleave, is_null, not, take_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::statement::OnConflict;
@@ -209,6 +209,41 @@ pub(crate) fn update(
         count: new.num_rows(),
         deltas: replaced(old, new.clone()),
         rows: new,
+    })
+}
+
+/// Inserts or changes rows: the columns of `batches` are those of the table as they are, NULL in a row that is new, and then as
+/// they become.
+///
+/// # Errors
+/// `21000` if two rows have one key.
+pub(crate) fn upsert(reader: &ViewReader, batches: &[RecordBatch]) -> Result<Resolved, EngineError> {
+    let width = reader.schema().fields().len();
+    let key = reader.key().and_then(|key| key.first().copied());
+    let key = key.ok_or_else(|| EngineError::internal("a table without a key has no conflicts"))?;
+    let (mut there, mut added) = (Vec::new(), Vec::new());
+    for batch in batches {
+        let is_new = is_null(batch.column(key))?;
+        there.push(filter_record_batch(batch, &not(&is_new)?)?);
+        added.push(filter_record_batch(batch, &is_new)?);
+    }
+    let old = conformed(reader, &there, 0..width)?;
+    let new = conformed(reader, &added, width..2 * width)?;
+    let mut keys = reader.encoded_keys(&old)?;
+    keys.append(&mut reader.encoded_keys(&new)?);
+    let mut met = HashSet::with_capacity(keys.len());
+    if !keys.iter().all(|key| met.insert(key.as_slice())) {
+        let message = "ON CONFLICT DO UPDATE command cannot affect row a second time";
+        return Err(EngineError::new("21000", message).with_hint(
+            "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+        ));
+    }
+    let changed = conformed(reader, &there, width..2 * width)?;
+    let rows = concat_batches(reader.schema(), [&changed, &new])?;
+    Ok(Resolved {
+        count: rows.num_rows(),
+        deltas: replaced(old, rows.clone()),
+        rows,
     })
 }
 

@@ -90,6 +90,7 @@ impl Session {
                 .map(|(name, _)| (name.clone(), relation.position))
                 .collect(),
             source: InsertSource::Query(parse::parse_query(&text)?),
+            on_conflict: None,
             returning: None,
         };
         let fields = (0..columns.len()).map(|n| Field::new(format!("c{n}"), DataType::Utf8, true));

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{ScalarUDF, TableSource};
 use datafusion::sql::sqlparser::ast::SelectItem;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
 use highwater_sql::plan::{self, PlannedSelect, TableRef};
-use highwater_sql::statement::{Statement, Target};
+use highwater_sql::statement::{OnConflict, Statement, Target};
 use highwater_storage::ObjectId;
 
 use super::select;
@@ -59,10 +59,13 @@ pub(super) async fn change_with(
         given,
     };
     change.table(target, verb)?;
-    // Half of a change is none: the lock is held until it is visible, whoever waits.
+    // Half of a change is none: the lock is held until it is visible, whoever waits. Until its rows are read it ends with
+    // whoever waits for it.
+    let (waits, mut left) = tokio::sync::oneshot::channel::<()>();
     let (outcome, durable) = database
-        .to_its_end(move |database| async move { change.run(&database).await })
+        .to_its_end(move |database| async move { change.run(&database, &mut left).await })
         .await?;
+    drop(waits);
     if let Some(durable) = durable {
         durable.await.map_err(|_| ended())??;
     }
@@ -106,6 +109,9 @@ fn parts(statement: &Statement) -> Result<(&'static str, &Target, Option<&[Selec
         _ => Err(Error::new("XX000", "the statement changes no table")),
     }
 }
+
+/// Ends when nobody waits for the statement any longer.
+type Left = tokio::sync::oneshot::Receiver<()>;
 
 fn ended() -> Error {
     Error::new(
@@ -162,18 +168,18 @@ impl Change {
 
     /// Makes the change visible; what it gives is to be shown when it is durable too. Where a connector or a sink changes the
     /// table meanwhile, the rows are read again.
-    async fn run(&self, database: &Database) -> Result<(Outcome, Option<Durable>)> {
-        let mut left = ATTEMPTS_MAX;
+    async fn run(&self, database: &Database, left: &mut Left) -> Result<(Outcome, Option<Durable>)> {
+        let mut attempts = ATTEMPTS_MAX;
         loop {
-            left -= 1;
-            match self.attempt(database).await {
-                Err(error) if left > 0 && error.sqlstate() == READ_AGAIN => {}
+            attempts -= 1;
+            match self.attempt(database, left).await {
+                Err(error) if attempts > 0 && error.sqlstate() == READ_AGAIN => {}
                 outcome => return outcome,
             }
         }
     }
 
-    async fn attempt(&self, database: &Database) -> Result<(Outcome, Option<Durable>)> {
+    async fn attempt(&self, database: &Database, left: &mut Left) -> Result<(Outcome, Option<Durable>)> {
         let (verb, target, returning) = parts(&self.statement)?;
         let (object, table) = self.table(target, verb)?;
         let id = ObjectId(object.id.0);
@@ -182,14 +188,19 @@ impl Change {
             Error::new("55000", format!("table \"{}\" does not run", object.name))
                 .with_hint("SELECT * FROM hw.queries tells why.")
         })?;
-        let relations = plan::relations_read_by(&self.statement);
-        database
-            .shared
-            .filled(&self.catalog, names_of(&relations))
-            .await?;
-        let _writer = view.writer.lock().await;
-        let written = view.written.load(Ordering::SeqCst);
-        let batches = self.read(database, object, table).await?;
+        let locked = async {
+            let relations = plan::relations_read_by(&self.statement);
+            let names = names_of(&relations);
+            database.shared.filled(&self.catalog, names).await?;
+            let writer = view.writer.lock().await;
+            let written = view.written.load(Ordering::SeqCst);
+            let batches = self.read(database, object, table).await?;
+            Ok::<_, Error>((writer, written, batches))
+        };
+        let (_writer, written, batches) = tokio::select! {
+            locked = locked => locked?,
+            _ = left => return Err(Error::new("57014", "canceling statement due to user request")),
+        };
         let resolved = self.resolve(database, &view, batches).await?;
         let tag = match verb {
             "INSERT" => format!("INSERT 0 {}", resolved.count),
@@ -258,16 +269,24 @@ impl Change {
         let (verb, target, _) = parts(&self.statement)?;
         let (object, def) = self.table(target, verb)?;
         let width = def.columns.len();
+        let conflict = match &self.statement {
+            Statement::Insert(insert) => insert.on_conflict.as_ref(),
+            _ => None,
+        };
+        let is_upsert = conflict.is_some_and(|conflict| conflict.update.is_some());
         let new = match verb {
-            "INSERT" => Some(0..width),
-            "UPDATE" => Some(width..2 * width),
+            "INSERT" if !is_upsert => Some(0..width),
+            "INSERT" | "UPDATE" => Some(width..2 * width),
             _ => None,
         };
         if let Some(new) = &new {
             check_not_null(&object.name, def, &batches, new)?;
         }
         let rule = ConflictRule {
-            on_conflict: def.on_conflict,
+            on_conflict: match conflict {
+                Some(_) => OnConflict::Nothing,
+                None => def.on_conflict,
+            },
             version_column: def.version_column,
         };
         let reader = view.rows.lock().reader();
@@ -276,6 +295,7 @@ impl Change {
         let resolved = database.shared.runtime.spawn_blocking(move || {
             let rows = |columns| table::conformed(&reader, &batches, columns);
             match verb.as_str() {
+                "INSERT" if is_upsert => table::upsert(&reader, &batches),
                 "INSERT" => table::insert(&reader, rows(0..width)?, rule),
                 "UPDATE" => table::update(&reader, &name, rows(0..width)?, rows(width..2 * width)?),
                 _ => Ok(table::delete(rows(0..width)?)),

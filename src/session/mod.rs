@@ -27,10 +27,11 @@ use self::cursors::Cursors;
 use self::prepared::PreparedStatements;
 use self::settings::Settings;
 use self::transaction::Block;
-use crate::activity::{self, ClientInfo, Place};
+use crate::activity::{ClientInfo, Place};
 use crate::answer::{Answer, RowStream};
-use crate::database::Database;
+use crate::database::{Database, environment};
 use crate::error::{Error, Result};
+use crate::masking;
 use crate::outcome::{Outcome, Rows};
 use crate::subscription::ChangeRows;
 
@@ -173,7 +174,7 @@ impl Session {
         let span = tracing::info_span!(
             "statement",
             pid = place.map(Place::pid),
-            text = %activity::shown(parsed),
+            text = %masking::shown(parsed),
         );
         let begun = Instant::now();
         let started = async {
@@ -234,6 +235,11 @@ impl Session {
 
     /// Runs a statement whose rows, if it has any, are few.
     async fn outcome(&self, parsed: &Parsed) -> Result<Outcome> {
+        let outcome = self.run_few(parsed).await;
+        outcome.map_err(|error| masking::without_values(error, &parsed.statement, &environment))
+    }
+
+    async fn run_few(&self, parsed: &Parsed) -> Result<Outcome> {
         let database = &self.database;
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
@@ -348,6 +354,7 @@ fn changes_catalog(statement: &Statement) -> bool {
             | Statement::CreateMaterializedView(_)
             | Statement::CreateSink(_)
             | Statement::CreateFunction(_)
+            | Statement::CreateIndex(_)
             | Statement::Drop(_)
             | Statement::Set { .. }
             | Statement::Prepare(_)

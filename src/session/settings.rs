@@ -86,7 +86,7 @@ static SETTINGS: [Setting; 24] = [
     setting(
         "implicit_flush",
         "true",
-        Takes::OneOf(&[("true", "true"), ("false", "false"), ("on", "on"), ("off", "off")]),
+        Takes::OneOf(&[("true", "true"), ("on", "on"), ("false", "false"), ("off", "off")]),
     ),
     setting("in_hot_standby", "off", Takes::Nothing),
     setting("integer_datetimes", "on", Takes::Nothing),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Look, Snapshot};
+use crate::Error;
 use crate::database::Database;
 
 /// How long pipelines may take to say how they are.
@@ -30,10 +31,12 @@ impl Database {
     /// What is wrong: queries and sinks that have FAILED, checkpoints that fail or are overdue, pipelines that do not answer.
     /// Nothing if all is well.
     pub async fn problems(&self) -> Vec<Problem> {
-        if self.shared.engine.is_closed().await {
-            return vec![Problem::new("the database", "is closed")];
-        }
-        let look = Snapshot::whole(self, Look::Inside);
+        let look = async {
+            match self.shared.engine.is_closed().await {
+                true => Err(Error::new("57P01", "is closed")),
+                false => Snapshot::whole(self, Look::Inside).await,
+            }
+        };
         match tokio::time::timeout(ANSWER_MAX, look).await {
             Ok(Ok(snapshot)) => snapshot.problems(self.shared.configured.checkpoint_overdue),
             Ok(Err(error)) => vec![Problem::new("the database", error.to_string())],
@@ -47,9 +50,16 @@ impl Database {
     /// All metrics in the text format of Prometheus (version 0.0.4); docs/reference/metrics.md lists them.
     ///
     /// # Errors
-    /// Progress that cannot be read.
+    /// Progress that cannot be read, pipelines that do not answer.
     pub async fn metrics(&self) -> crate::Result<String> {
-        Snapshot::whole(self, Look::Inside).await?.metrics()
+        let look = Snapshot::whole(self, Look::Inside);
+        match tokio::time::timeout(ANSWER_MAX, look).await {
+            Ok(snapshot) => snapshot?.metrics(),
+            Err(_) => Err(Error::new(
+                "57014",
+                format!("the pipelines have not answered for {ANSWER_MAX:?}"),
+            )),
+        }
     }
 }
 

@@ -51,9 +51,9 @@ const TABLES: [&str; 13] = [
 /// How far a look goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// What the process knows.
+    /// How things are, as the process knows it.
     Inside,
-    /// That, and where the sources end now that nothing reads.
+    /// That, the bad and late rows that are kept, and where the sources end now that nothing reads.
     Outside,
 }
 
@@ -99,12 +99,17 @@ impl Snapshot {
             .iter()
             .flat_map(|pipeline| pipeline.queries.iter().map(|query| query.name.as_str()))
             .collect();
+        let parts = shared.engine.parts();
+        let (errors, late) = match look {
+            Look::Inside => (Vec::new(), Vec::new()),
+            Look::Outside => (parts.errors.rows(), parts.late.rows()),
+        };
         Ok(Self {
             catalog: shared.catalog(),
-            errors: shared.engine.parts().errors.rows(),
-            late: shared.engine.parts().late.rows(),
+            errors,
+            late,
             settings: shared.configured.settings.clone(),
-            now_us: shared.engine.parts().clock.now_us(),
+            now_us: parts.clock.now_us(),
             connected: shared.activity.connected(),
             counts: shared.activity.counts(),
             memory: memory::DatabaseMemory {

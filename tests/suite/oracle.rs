@@ -676,7 +676,7 @@ fn watermark(all: &[RecordBatch]) -> Option<i64> {
 }
 
 /// Shapes that stand in one database.
-const TOGETHER: usize = 16;
+const TOGETHER: usize = 24;
 /// Databases at once, so that waiting costs no time.
 const AT_ONCE: usize = 8;
 

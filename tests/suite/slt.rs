@@ -75,7 +75,7 @@ files! {
     aggregates apart array_views arrays asof catalogs collected conditions dates ddl errors floats formatting
     functions group_windows indexes intervals joins json json_views lengths lookups math mixed numbers over
     refused select sessions setops show sinks_into_tables strings structs subqueries tables temporal_filters
-    temporal_joins times topn types upsert user_functions using views windows zones
+    temporal_joins times topn types upsert upserts user_functions using views windows zones
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub(crate) async fn number(database: &Database, sql: &str) -> i64 {
 /// Waits until `sql` gives `expected`.
 pub(crate) async fn until(database: &Database, sql: &str, expected: i64) {
     let deadline = Instant::now() + PATIENCE;
+    // Asking costs a plan each time: what is not there at once is asked for less and less often.
+    let mut pause = Duration::from_millis(2);
     loop {
         let found = number(database, sql).await;
         if found == expected {
@@ -74,6 +76,7 @@ pub(crate) async fn until(database: &Database, sql: &str, expected: i64) {
             let lanes = rows(database, "SELECT * FROM hw.lanes").await;
             panic!("{sql} gives {found} and not {expected}; {queries:#?} {lanes:#?}");
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(32));
     }
 }

@@ -395,6 +395,16 @@ impl<'a> Cursor<'a> {
             .map_err(|error| self.parser_error(&error))
     }
 
+    /// Takes the list of relations that stands behind FROM.
+    ///
+    /// # Errors
+    /// sqlparser's, with their place.
+    pub(crate) fn relation_list(&mut self) -> Result<Vec<ast::TableWithJoins>, SqlError> {
+        self.parser
+            .parse_comma_separated(Parser::parse_table_and_joins)
+            .map_err(|error| self.parser_error(&error))
+    }
+
     /// Takes a type.
     ///
     /// # Errors

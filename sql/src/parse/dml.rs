@@ -6,12 +6,15 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::cursor::{Cursor, Name};
 use super::script::is_word;
 use crate::error::{SqlError, SqlState};
-use crate::statement::{Delete, Insert, InsertSource, Statement, Target, Update};
+use crate::statement::{
+    Assignment, ConflictTarget, ConflictUpdate, Delete, Insert, InsertConflict, InsertSource, Statement,
+    Target, Update,
+};
 
-/// Takes `INSERT INTO table [AS alias] [(column, …)] VALUES … | query | DEFAULT VALUES [RETURNING …]`.
+/// Takes `INSERT INTO table [AS alias] [(column, …)] VALUES … | query | DEFAULT VALUES [ON CONFLICT …] [RETURNING …]`.
 ///
 /// # Errors
-/// A malformed statement, a column listed twice, `ON CONFLICT`.
+/// A malformed statement, a column listed twice.
 pub(crate) fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["insert", "into"])?;
     let name = cursor.object_name("the name of a table")?;
@@ -24,17 +27,60 @@ pub(crate) fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         false => listed(cursor.name_list("a column name")?)?,
     };
     let source = source(cursor)?;
-    if cursor.sees(&["on", "conflict"]) {
-        return Err(SqlError::unsupported("ON CONFLICT in INSERT")
-            .with_hint("CREATE TABLE … ON CONFLICT says what becomes of a row whose key is there already.")
-            .at(cursor.position()));
-    }
+    let on_conflict = on_conflict(cursor)?;
     let returning = returning(cursor)?;
     Ok(Statement::Insert(Insert {
         target: target(name, alias),
         columns,
         source,
+        on_conflict,
         returning,
+    }))
+}
+
+/// Takes `ON CONFLICT [(column, …) | ON CONSTRAINT name] DO NOTHING | DO UPDATE SET … [WHERE …]`, if it stands there.
+fn on_conflict(cursor: &mut Cursor<'_>) -> Result<Option<InsertConflict>, SqlError> {
+    let position = cursor.position();
+    if !cursor.eat(&["on", "conflict"]) {
+        return Ok(None);
+    }
+    let target = if cursor.eat(&["on", "constraint"]) {
+        let name = cursor.name("the name of a constraint")?;
+        Some(ConflictTarget::Constraint(name.text, name.position))
+    } else if *cursor.peek() == Token::LParen {
+        Some(ConflictTarget::Columns(listed(
+            cursor.name_list("a column name")?,
+        )?))
+    } else {
+        None
+    };
+    if target.is_some() && cursor.sees(&["where"]) {
+        return Err(SqlError::unsupported("ON CONFLICT … WHERE before DO")
+            .with_hint("A key has no condition; DO UPDATE may have one.")
+            .at(cursor.position()));
+    }
+    if cursor.eat(&["do", "nothing"]) {
+        return Ok(Some(InsertConflict {
+            position,
+            target,
+            update: None,
+        }));
+    }
+    cursor.expect(&["do", "update", "set"])?;
+    if target.is_none() {
+        let message = "ON CONFLICT DO UPDATE requires inference specification or constraint name";
+        return Err(SqlError::new(SqlState::SyntaxError, message)
+            .with_hint("For example, ON CONFLICT (column_name).")
+            .at(position));
+    }
+    let update = ConflictUpdate {
+        assignments: assignments(cursor)?,
+        selection: selection(cursor)?,
+    };
+    Ok(Some(InsertConflict {
+        position,
+        target,
+        update: Some(update),
     }))
 }
 
@@ -107,66 +153,97 @@ fn source_end(cursor: &Cursor<'_>) -> usize {
     tokens.len()
 }
 
-/// Takes `UPDATE table [[AS] alias] SET column = expression, … [WHERE …] [RETURNING …]`.
+/// Takes `UPDATE table [[AS] alias] SET column = expression, … [FROM …] [WHERE …] [RETURNING …]`.
 ///
 /// # Errors
-/// A malformed statement, a column that is set twice, FROM.
+/// A malformed statement, a column that is set twice.
 pub(crate) fn update(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["update"])?;
     let name = cursor.object_name("the name of a table")?;
     let alias = alias_before(cursor, &["set"])?;
     cursor.expect(&["set"])?;
-    let mut assignments: Vec<(String, usize, ast::Expr)> = Vec::new();
-    loop {
-        if *cursor.peek() == Token::LParen {
-            return Err(SqlError::unsupported("SET of a list of columns")
-                .with_hint("Set one column after the other: SET a = …, b = ….")
-                .at(cursor.position()));
-        }
-        let column = cursor.name("a column name")?;
-        cursor.expect_token(&Token::Eq)?;
-        let value = cursor.expression()?;
-        if assignments.iter().any(|(earlier, ..)| *earlier == column.text) {
-            let message = format!("multiple assignments to same column \"{}\"", column.text);
-            return Err(SqlError::new(SqlState::SyntaxError, message).at(column.position));
-        }
-        assignments.push((column.text, column.position, value));
-        if !cursor.eat_token(&Token::Comma) {
-            break;
-        }
-    }
-    if cursor.sees(&["from"]) {
-        return Err(SqlError::unsupported("FROM in UPDATE")
-            .with_hint("Read the other relation in a subquery.")
-            .at(cursor.position()));
-    }
+    let assignments = assignments(cursor)?;
+    let others = others(cursor, "from")?;
     let selection = selection(cursor)?;
-    let returning = returning(cursor)?;
+    let returning = returning_target(cursor, &others)?;
     Ok(Statement::Update(Update {
         target: target(name, alias),
         assignments,
+        others,
         selection,
         returning,
     }))
 }
 
-/// Takes `DELETE FROM table [[AS] alias] [WHERE …] [RETURNING …]`.
+/// Takes `column = value, (column, …) = (value, …), …`
+fn assignments(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
+    let mut all: Vec<Assignment> = Vec::new();
+    loop {
+        let taken = match *cursor.peek() == Token::LParen {
+            true => assigned_list(cursor)?,
+            false => {
+                let column = cursor.name("a column name")?;
+                cursor.expect_token(&Token::Eq)?;
+                vec![(column.text, column.position, cursor.expression()?)]
+            }
+        };
+        for (column, position, value) in taken {
+            if all.iter().any(|(earlier, ..)| *earlier == column) {
+                let message = format!("multiple assignments to same column \"{column}\"");
+                return Err(SqlError::new(SqlState::SyntaxError, message).at(position));
+            }
+            all.push((column, position, value));
+        }
+        if !cursor.eat_token(&Token::Comma) {
+            return Ok(all);
+        }
+    }
+}
+
+/// Takes `(column, …) = [ROW] (value, …)`.
+fn assigned_list(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
+    let columns = cursor.name_list("a column name")?;
+    cursor.expect_token(&Token::Eq)?;
+    let _ = cursor.eat(&["row"]);
+    let position = cursor.position();
+    cursor.expect_token(&Token::LParen)?;
+    if is_word(cursor.peek(), &["select", "with"]) {
+        return Err(SqlError::unsupported("SET of several columns by a subquery")
+            .with_hint("Read the other relation by FROM, or set one column after the other.")
+            .at(position));
+    }
+    let mut values = Vec::new();
+    loop {
+        values.push(cursor.expression()?);
+        if !cursor.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_token(&Token::RParen)?;
+    if values.len() != columns.len() {
+        let message = "number of columns does not match number of values";
+        return Err(SqlError::new(SqlState::SyntaxError, message).at(position));
+    }
+    let pairs = columns.into_iter().zip(values);
+    Ok(pairs
+        .map(|(column, value)| (column.text, column.position, value))
+        .collect())
+}
+
+/// Takes `DELETE FROM table [[AS] alias] [USING …] [WHERE …] [RETURNING …]`.
 ///
 /// # Errors
-/// A malformed statement, USING.
+/// A malformed statement.
 pub(crate) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["delete", "from"])?;
     let name = cursor.object_name("the name of a table")?;
     let alias = alias_before(cursor, &["where", "returning", "using"])?;
-    if cursor.sees(&["using"]) {
-        return Err(SqlError::unsupported("USING in DELETE")
-            .with_hint("Read the other relation in a subquery.")
-            .at(cursor.position()));
-    }
+    let others = others(cursor, "using")?;
     let selection = selection(cursor)?;
-    let returning = returning(cursor)?;
+    let returning = returning_target(cursor, &others)?;
     Ok(Statement::Delete(Delete {
         target: target(name, alias),
+        others,
         selection,
         returning,
     }))
@@ -190,11 +267,35 @@ fn alias_before(cursor: &mut Cursor<'_>, clauses: &[&str]) -> Result<Option<Stri
     })
 }
 
+/// Takes the other relations that a statement reads, if `word` stands there.
+fn others(cursor: &mut Cursor<'_>, word: &str) -> Result<Vec<ast::TableWithJoins>, SqlError> {
+    match cursor.eat(&[word]) {
+        true => cursor.relation_list(),
+        false => Ok(Vec::new()),
+    }
+}
+
 fn selection(cursor: &mut Cursor<'_>) -> Result<Option<Box<ast::Expr>>, SqlError> {
     match cursor.eat(&["where"]) {
         true => Ok(Some(Box::new(cursor.expression()?))),
         false => Ok(None),
     }
+}
+
+/// Takes `RETURNING …` of a statement that may read other relations too, whose columns it does not give.
+fn returning_target(
+    cursor: &mut Cursor<'_>,
+    others: &[ast::TableWithJoins],
+) -> Result<Option<Vec<ast::SelectItem>>, SqlError> {
+    let position = cursor.position();
+    let items = returning(cursor)?;
+    let gives_all = |item: &ast::SelectItem| matches!(item, ast::SelectItem::Wildcard(_));
+    if !others.is_empty() && items.iter().flatten().any(gives_all) {
+        return Err(SqlError::unsupported("RETURNING the columns of other relations")
+            .with_hint("Name the changed table: RETURNING table.*")
+            .at(position));
+    }
+    Ok(items)
 }
 
 /// Takes `RETURNING …`, if it stands there, and the end of the statement.

@@ -5,6 +5,8 @@
 //! INSERT … query    SELECT CAST(c1 AS type of a), … FROM (query) AS given (c1, …)
 //! UPDATE            SELECT t.a, t.b, CAST(… AS type of a), t.b FROM t WHERE …      the old columns, then the new ones
 //! DELETE            SELECT t.a, t.b FROM t WHERE …
+//! ON CONFLICT       see `upsert`
+//! FROM, USING       SELECT DISTINCT ON (t.number) … FROM (SELECT *, row_number() OVER () AS number FROM t) AS t, … WHERE …
 //! RETURNING         SELECT … FROM t        where t is the changed rows
 //! ```
 //!
@@ -13,6 +15,8 @@
 
 mod assign;
 mod scaffold;
+mod set;
+mod upsert;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -21,11 +25,14 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem};
 
 use self::assign::{Assigned, Scope};
 use self::scaffold::{aliased, column, quoted, select_of, values_of};
+use self::set::{SetColumns, old_columns};
 use crate::catalog::{Catalog, FilledDef, TableColumnDef, TableDef};
 use crate::parse::{parse_expression, parse_query};
 use crate::plan::context::{Names, Resolver};
 use crate::plan::names::OutputNames;
+use crate::plan::place::position_of;
 use crate::plan::translate::translate;
+use crate::plan::types::folded;
 use crate::plan::walk::has_subquery;
 use crate::plan::{PlannedQuery, PlannedSelect, ViewOptions, literals, plan_select, plan_view, query};
 use crate::statement::{CreateSink, Delete, Insert, InsertSource, SinkInto, Target, Update};
@@ -66,7 +73,8 @@ fn is_generated(column: &TableColumnDef) -> bool {
     matches!(column.filled, FilledDef::Generated(_))
 }
 
-/// Plans the rows of an INSERT: all columns of the table, in its order and of its types.
+/// Plans the rows of an INSERT: all columns of the table, in its order and of its types. With `ON CONFLICT DO UPDATE` as in
+/// [`plan_update`]: all columns as they are, which are NULL in a row that is new, then all columns as they become.
 ///
 /// # Errors
 /// Columns that are not there or too many, values that do not become their types, what is wrong with the query.
@@ -80,14 +88,22 @@ pub fn plan_insert(
         catalog,
         resolver,
         target: None,
+        others: &[],
     };
+    if let Some(conflict) = &insert.on_conflict {
+        upsert::check(table, conflict)?;
+    }
     let targets = insert_targets(table, insert)?;
     let base = match &insert.source {
         InsertSource::Rows(rows) => values_query(&scope, table, &targets, insert, rows)?,
         InsertSource::Query(query) => given_query(&scope, table, &targets, insert, query)?,
         InsertSource::Defaults => values_query(&scope, table, &[], insert, &[Vec::new()])?,
     };
-    let query = with_generated(table, base, &[])?;
+    let given = with_generated(table, base, &[])?;
+    let query = match insert.updated() {
+        Some(update) => upsert::query(&scope, table, insert, update, given)?,
+        None => given,
+    };
     plan_select(catalog, &query, resolver)
 }
 
@@ -110,12 +126,14 @@ pub fn plan_sink_into(
         },
         columns: into.columns.clone(),
         source: InsertSource::Query(sink.query.clone()),
+        on_conflict: None,
         returning: None,
     };
     let scope = Scope {
         catalog,
         resolver: &|_: Option<&str>, _: &str| None,
         target: None,
+        others: &[],
     };
     let targets = insert_targets(table, &insert)?;
     let base = given_query(&scope, table, &targets, &insert, &sink.query)?;
@@ -302,52 +320,15 @@ pub fn plan_update(
         catalog,
         resolver,
         target: Some(&update.target),
+        others: &update.others,
     };
-    let called = called(&update.target);
-    let fillings = fillings(table)?;
-    let mut set: Vec<Option<&Expr>> = vec![None; table.def.columns.len()];
-    for (name, position, value) in &update.assignments {
-        let index = table.column(name, *position)?;
-        let def = &table.def.columns[index];
-        if is_generated(def) && !is_default(value) {
-            let error = SqlError::new(
-                SqlState::GeneratedAlways,
-                format!("column \"{name}\" can only be updated to DEFAULT"),
-            );
-            return Err(error
-                .with_detail(format!("Column \"{name}\" is a generated column."))
-                .at(*position));
-        }
-        set[index] = Some(if is_default(value) {
-            &fillings[index]
-        } else {
-            value
-        });
-    }
-    let assigned: Vec<Assigned<'_>> = table
-        .plain()
-        .filter_map(|(index, column)| {
-            Some(Assigned {
-                column,
-                value: set[index]?,
-            })
-        })
-        .collect();
-    let mut values = scope.assign(&assigned)?.into_iter();
-    let before: Vec<String> = (0..table.def.columns.len())
-        .map(|n| format!("?old {n}?"))
-        .collect();
-    let mut items: Vec<SelectItem> = (table.def.columns.iter().zip(&before))
-        .map(|(def, name)| aliased(column(called, &def.name), name))
-        .collect();
-    for (index, def) in table.plain() {
-        let value = match set[index] {
-            Some(_) => values.next().expect("each assigned column has its value"),
-            None => column(called, &def.name),
-        };
+    let own = called(&update.target);
+    let set = SetColumns::new(&scope, table, &update.assignments)?;
+    let (mut items, before) = old_columns(table, own);
+    for (def, value) in set.values(table, own) {
         items.push(aliased(value, &def.name));
     }
-    let base = changed_rows(items, &update.target, update.selection.as_deref())?;
+    let base = changed_rows(items, &update.target, &update.others, update.selection.as_deref())?;
     plan_select(catalog, &with_generated(table, base, &before)?, resolver)
 }
 
@@ -365,7 +346,7 @@ pub fn plan_delete(
     let items = (table.def.columns.iter())
         .map(|def| aliased(column(called, &def.name), &def.name))
         .collect();
-    let query = changed_rows(items, &delete.target, delete.selection.as_deref())?;
+    let query = changed_rows(items, &delete.target, &delete.others, delete.selection.as_deref())?;
     plan_select(catalog, &query, resolver)
 }
 
@@ -373,18 +354,54 @@ fn called(target: &Target) -> &str {
     target.alias.as_deref().unwrap_or(&target.name)
 }
 
-/// `SELECT items FROM target WHERE selection`
+/// `SELECT items FROM target WHERE selection`. A row that meets several rows of `others` is changed once, as PostgreSQL has
+/// it: its number tells it from rows that are like it.
 fn changed_rows(
     items: Vec<SelectItem>,
     target: &Target,
+    others: &[ast::TableWithJoins],
     selection: Option<&Expr>,
 ) -> Result<ast::Query, SqlError> {
-    let from = scaffold::relation(target);
+    let from = match others.is_empty() {
+        true => scaffold::relation(target),
+        false => scaffold::numbered(target),
+    };
     let mut query = select_of(items, &from)?;
     if let ast::SetExpr::Select(select) = query.body.as_mut() {
         select.selection = selection.cloned();
+        if !others.is_empty() {
+            refuse_same_name(called(target), others)?;
+            select.from.extend(others.iter().cloned());
+            select.distinct = Some(ast::Distinct::On(vec![column(called(target), scaffold::NUMBER)]));
+        }
     }
     Ok(query)
+}
+
+/// Refuses another relation under the name of the one that is changed.
+fn refuse_same_name(own: &str, others: &[ast::TableWithJoins]) -> Result<(), SqlError> {
+    let relations = others.iter().flat_map(|other| {
+        let joined = other.joins.iter().map(|join| &join.relation);
+        std::iter::once(&other.relation).chain(joined)
+    });
+    for relation in relations {
+        let ast::TableFactor::Table { name, alias, .. } = relation else {
+            continue;
+        };
+        let last = || name.0.last().and_then(ast::ObjectNamePart::as_ident);
+        let Some(ident) = alias.as_ref().map(|alias| &alias.name).or_else(last) else {
+            continue;
+        };
+        if folded(ident) == own {
+            let message = format!("table name \"{own}\" specified more than once");
+            let error = SqlError::new(SqlState::DuplicateAlias, message);
+            return Err(match position_of(ident.span) {
+                Some(position) => error.at(position),
+                None => error,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Plans RETURNING over the rows that were changed, which the resolver gives under the table's name.
@@ -442,6 +459,7 @@ pub(crate) fn check_default(name: &str, expression: &Expr, data_type: &DataType)
         catalog: &Catalog::default(),
         resolver: &|_: Option<&str>, _: &str| None,
         target: None,
+        others: &[],
     };
     let assigned = Assigned {
         column: &column,

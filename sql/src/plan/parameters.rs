@@ -300,16 +300,24 @@ fn parts(statement: &mut Statement, see: &mut dyn FnMut(PartMut<'_>) -> Flow) ->
                 InsertSource::Query(query) => walk_mut(query, see)?,
                 InsertSource::Defaults => {}
             }
+            if let Some(update) = insert.on_conflict.as_mut().and_then(|own| own.update.as_mut()) {
+                for (_, _, value) in &mut update.assignments {
+                    walk_mut(value, see)?;
+                }
+                walk_mut(&mut update.selection, see)?;
+            }
             walk_mut(&mut insert.returning, see)
         }
         Statement::Update(update) => {
             for (_, _, value) in &mut update.assignments {
                 walk_mut(value, see)?;
             }
+            walk_mut(&mut update.others, see)?;
             walk_mut(&mut update.selection, see)?;
             walk_mut(&mut update.returning, see)
         }
         Statement::Delete(delete) => {
+            walk_mut(&mut delete.others, see)?;
             walk_mut(&mut delete.selection, see)?;
             walk_mut(&mut delete.returning, see)
         }

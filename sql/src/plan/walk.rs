@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
-use crate::statement::{InsertSource, Statement};
+use crate::statement::{Assignment, InsertSource, Statement};
 
 /// What a walk meets, outer parts before inner ones.
 pub(crate) enum Part<'a> {
@@ -75,23 +75,35 @@ pub(crate) fn walk_mut(
 pub fn relations_read_by(statement: &Statement) -> Vec<ObjectName> {
     match statement {
         Statement::Query(query) => relations(query.as_ref()),
-        Statement::Insert(insert) => match &insert.source {
-            InsertSource::Rows(rows) => relations(rows),
-            InsertSource::Query(query) => relations(query.as_ref()),
-            InsertSource::Defaults => Vec::new(),
-        },
-        Statement::Update(update) => {
-            let values = update.assignments.iter().map(|(_, _, value)| value);
-            let all = values.chain(update.selection.as_deref());
-            all.flat_map(relations).collect()
+        Statement::Insert(insert) => {
+            let mut names = match &insert.source {
+                InsertSource::Rows(rows) => relations(rows),
+                InsertSource::Query(query) => relations(query.as_ref()),
+                InsertSource::Defaults => Vec::new(),
+            };
+            if let Some(update) = insert.updated() {
+                names.extend(relations_of_set(&update.assignments, update.selection.as_deref()));
+            }
+            names
         }
-        Statement::Delete(delete) => delete
-            .selection
-            .iter()
-            .flat_map(|own| relations(own.as_ref()))
-            .collect(),
+        Statement::Update(update) => {
+            let others = update.others.iter().flat_map(relations);
+            let set = relations_of_set(&update.assignments, update.selection.as_deref());
+            others.chain(set).collect()
+        }
+        Statement::Delete(delete) => {
+            let others = delete.others.iter().flat_map(relations);
+            let selection = delete.selection.as_deref().into_iter().flat_map(relations);
+            others.chain(selection).collect()
+        }
         _ => Vec::new(),
     }
+}
+
+/// Names of the relations in SET and WHERE.
+fn relations_of_set(assignments: &[Assignment], selection: Option<&Expr>) -> Vec<ObjectName> {
+    let values = assignments.iter().map(|(_, _, value)| value);
+    values.chain(selection).flat_map(relations).collect()
 }
 
 /// Names of the functions that the query or body of a CREATE statement calls, lowercase, sorted.

@@ -25,17 +25,20 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
     ("ROLLBACK TO a", "ROLLBACK TO SAVEPOINT", "TO a"),
     ("COMMIT AND CHAIN", "AND CHAIN", "AND CHAIN"),
     (
-        "INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING",
-        "ON CONFLICT in INSERT",
-        "ON CONFLICT ",
+        "INSERT INTO t VALUES (1) ON CONFLICT (a) WHERE a > 1 DO NOTHING",
+        "ON CONFLICT … WHERE before DO",
+        "WHERE a > 1 ",
     ),
-    ("UPDATE t SET a = 1 FROM u", "FROM in UPDATE", "FROM u"),
     (
-        "UPDATE t SET (a, b) = (1, 2)",
-        "SET of a list of columns",
-        "(a, b) = (1,",
+        "UPDATE t SET a = 1 FROM u RETURNING *",
+        "RETURNING the columns of other relations",
+        "RETURNING *",
     ),
-    ("DELETE FROM t USING u", "USING in DELETE", "USING u"),
+    (
+        "UPDATE t SET (a, b) = (SELECT 1, 2)",
+        "SET of several columns by a subquery",
+        "(SELECT 1, 2",
+    ),
     ("COPY t FROM STDIN BINARY", "COPY in the binary format", "BINARY"),
     (
         "COPY t FROM '/tmp/x'",

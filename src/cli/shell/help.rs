@@ -53,15 +53,16 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     (
         "INSERT",
         "INSERT INTO table [(column, …)] VALUES (expression | DEFAULT, …) [, …] | query | DEFAULT VALUES\n\
+         [ON CONFLICT [(column, …)] DO NOTHING | DO UPDATE SET column = expression [, …] [WHERE …]]\n\
          [RETURNING expression [, …]];",
     ),
     (
         "UPDATE",
-        "UPDATE table [AS alias] SET column = expression | DEFAULT [, …]\n[WHERE …] [RETURNING expression [, …]];",
+        "UPDATE table [AS alias] SET column = expression | DEFAULT [, …]\n[FROM …] [WHERE …] [RETURNING expression [, …]];",
     ),
     (
         "DELETE",
-        "DELETE FROM table [AS alias] [WHERE …] [RETURNING expression [, …]];",
+        "DELETE FROM table [AS alias] [USING …] [WHERE …] [RETURNING expression [, …]];",
     ),
     ("FLUSH", "FLUSH;"),
     (

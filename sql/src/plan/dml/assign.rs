@@ -20,6 +20,8 @@ pub(super) struct Scope<'a> {
     pub(super) resolver: Resolver<'a>,
     /// The relation whose columns the values may read.
     pub(super) target: Option<&'a Target>,
+    /// Others that they may read beside it.
+    pub(super) others: &'a [ast::TableWithJoins],
 }
 
 /// A value for a column.
@@ -80,10 +82,13 @@ impl Scope<'_> {
             .enumerate()
             .map(|(n, assigned)| aliased(assigned.value.clone(), &format!("?value {n}?")))
             .collect();
-        let query = match self.target {
+        let mut query = match self.target {
             Some(target) => select_of(items, &relation(target))?,
             None => select_alone(items)?,
         };
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.from.extend(self.others.iter().cloned());
+        }
         let bound = query::bind(&Names::new(self.catalog, Some(self.resolver)), &query)?;
         let fields = bound.plan.schema().fields().iter();
         Ok(fields.map(|field| field.data_type().clone()).collect())

@@ -1,5 +1,7 @@
 //! Queries around expressions that a statement gives: the parts of the statement keep their places.
 
+use std::fmt::Write as _;
+
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     self, Expr, Ident, Parens, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
@@ -39,6 +41,22 @@ pub(super) struct From {
     inner: Option<Box<ast::Query>>,
 }
 
+impl From {
+    /// `self LEFT JOIN target ON condition`
+    pub(super) fn left_join(mut self, target: &Target, condition: &str) -> Self {
+        let _ = write!(self.text, " LEFT JOIN {} ON {condition}", relation(target).text);
+        self
+    }
+
+    /// As it stands in a SELECT.
+    pub(super) fn tables(&self) -> Result<Vec<ast::TableWithJoins>, SqlError> {
+        match *select_of(Vec::new(), self)?.body {
+            SetExpr::Select(select) => Ok(select.from),
+            _ => Err(lost()),
+        }
+    }
+}
+
 /// The relation that a statement changes, under the name that the statement gives it.
 pub(super) fn relation(target: &Target) -> From {
     let text = match &target.alias {
@@ -46,6 +64,19 @@ pub(super) fn relation(target: &Target) -> From {
         None => quoted(&target.name),
     };
     From { text, inner: None }
+}
+
+/// The column that tells the rows of [`numbered`] apart.
+pub(super) const NUMBER: &str = "?number?";
+
+/// The relation that a statement changes, with a number for each of its rows.
+pub(super) fn numbered(target: &Target) -> From {
+    let called = target.alias.as_ref().unwrap_or(&target.name);
+    let (own, called, number) = (quoted(&target.name), quoted(called), quoted(NUMBER));
+    From {
+        text: format!("(SELECT *, row_number() OVER () AS {number} FROM {own}) AS {called}"),
+        inner: None,
+    }
 }
 
 /// `(query) AS "name" ("column", …)`
@@ -71,6 +102,20 @@ pub(super) fn select_of(items: Vec<SelectItem>, from: &From) -> Result<ast::Quer
         }
     }
     Ok(query)
+}
+
+/// `CASE WHEN condition THEN yes ELSE no END`
+pub(super) fn either(condition: Expr, yes: Expr, no: Expr) -> Expr {
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![ast::CaseWhen {
+            condition,
+            result: yes,
+        }],
+        else_result: Some(Box::new(no)),
+    }
 }
 
 /// `SELECT items` without FROM.
@@ -135,6 +180,7 @@ fn union_of(rows: Vec<Vec<Expr>>) -> Result<ast::Query, SqlError> {
     all.ok_or_else(lost)
 }
 
-fn lost() -> SqlError {
+/// A query of ours that is not what it was (internal).
+pub(super) fn lost() -> SqlError {
     SqlError::new(SqlState::InternalError, "a query of ours is not what it was")
 }

@@ -236,11 +236,11 @@ async fn results_that_are_many_times_their_input_are_refused() {
         "repeat(s, 1000000000)",
         "lpad(s, 2000000000)",
         "rpad(s, 500000000, 'ä')",
-        "replace(repeat('a', 1000000), 'a', repeat('b', 1000))",
+        "replace(repeat('a', 10000), 'a', repeat('b', 100000))",
         "array_repeat(1, 1000000000)",
         "array_resize(ARRAY[1], 1000000000)",
         "range(0, 1000000000, 2)",
-        "regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000), 'g')",
+        "regexp_replace(repeat('a', 10000), 'a', repeat('b', 100000), 'g')",
         "array_to_string(array_repeat('a', 100000), repeat('b', 100000))",
     ] {
         let error = told(&format!("SELECT {call} FROM (VALUES ('a')) t(s)")).await;

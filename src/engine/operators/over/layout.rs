@@ -51,6 +51,8 @@ pub(super) struct Functions {
     pub(super) exprs: Vec<Arc<dyn WindowExpr>>,
     pub(super) types: Vec<DataType>,
     pub(super) values: RowCodec,
+    /// What they are, if all of them are ranks: these follow from the order alone.
+    pub(super) ranks: Option<Vec<Rank>>,
 }
 
 impl Layout {
@@ -86,9 +88,9 @@ impl Layout {
         };
         let slice = over.slice.unwrap_or(all);
         // What ranks say of the rows of the slice does not depend on rows behind it.
-        let ranks_only = over.functions.iter().all(|function| {
-            ["row_number", "rank", "dense_rank"].contains(&function.name().to_lowercase().as_str())
-        });
+        let ranks: Option<Vec<Rank>> = over.functions.iter().map(rank_of).collect();
+        let prunes = append_only && ranks.is_some() && slice.take.is_some();
+        let are_bigint = value_types.iter().all(|data_type| *data_type == DataType::Int64);
         Ok(Self {
             key: KeyLayout::new(types(input, key_columns.iter().copied()))?,
             order: OrderBy {
@@ -100,6 +102,7 @@ impl Layout {
                 exprs: over.functions.clone(),
                 values: RowCodec::new(&value_types)?,
                 types: value_types,
+                ranks: ranks.filter(|_| are_bigint),
             },
             rows: RowCodec::new(&types(input, 0..input.fields().len()))?,
             key_columns,
@@ -107,7 +110,7 @@ impl Layout {
             slice,
             closing,
             emit_on_close: over.emit_on_close,
-            prunes: append_only && ranks_only && slice.take.is_some(),
+            prunes,
             output,
         })
     }
@@ -117,6 +120,15 @@ impl Layout {
         self.slice
             .take
             .map_or(u64::MAX, |take| self.slice.skip.saturating_add(take))
+    }
+}
+
+fn rank_of(function: &Arc<dyn WindowExpr>) -> Option<Rank> {
+    match function.name().to_lowercase().as_str() {
+        "row_number" => Some(Rank::RowNumber),
+        "rank" => Some(Rank::Rank),
+        "dense_rank" => Some(Rank::DenseRank),
+        _ => None,
     }
 }
 

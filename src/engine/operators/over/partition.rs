@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::{Array, ArrayRef, Int64Array};
 use arrow::compute::cast;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::stream_plan::Rank;
@@ -124,17 +124,10 @@ impl<'r> Beginning<'r> {
     fn with_values(self, layout: &Layout) -> Result<Vec<(Given, i64)>, EngineError> {
         let total: u64 = self.rows.iter().map(|(_, count, _)| count).sum();
         let total = usize::try_from(total).map_err(|_| too_large())?;
-        let mut decoder = layout.rows.decoder(|_| true, total);
-        for (row, count, _) in &self.rows {
-            let columns = order::row_of(row)?;
-            for _ in 0..*count {
-                decoder.append(columns)?;
-            }
-        }
-        let columns: Vec<ArrayRef> = decoder.finish()?.into_iter().flatten().collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(total));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&layout.input), columns, &options)?;
-        let values = values_of(layout, &batch)?;
+        let values = match &layout.functions.ranks {
+            Some(ranks) => self.ranked(ranks, total)?,
+            None => self.evaluated(layout, total)?,
+        };
         let encoder = layout.functions.values.encoder(&values)?;
         let mut given = Vec::with_capacity(total);
         let mut at = 0;
@@ -153,6 +146,52 @@ impl<'r> Beginning<'r> {
             }
         }
         Ok(given)
+    }
+}
+
+impl Beginning<'_> {
+    /// What the window functions say of the rows.
+    fn evaluated(&self, layout: &Layout, total: usize) -> Result<Vec<ArrayRef>, EngineError> {
+        let mut decoder = layout.rows.decoder(|_| true, total);
+        for (row, count, _) in &self.rows {
+            let columns = order::row_of(row)?;
+            for _ in 0..*count {
+                decoder.append(columns)?;
+            }
+        }
+        let columns: Vec<ArrayRef> = decoder.finish()?.into_iter().flatten().collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(total));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&layout.input), columns, &options)?;
+        values_of(layout, &batch)
+    }
+
+    /// The ranks of the rows, which need none of their columns.
+    fn ranked(&self, ranks: &[Rank], total: usize) -> Result<Vec<ArrayRef>, EngineError> {
+        let mut columns: Vec<Vec<i64>> = ranks.iter().map(|_| Vec::with_capacity(total)).collect();
+        let (mut passed, mut rank, mut places) = (0, 0, 0);
+        let mut place: Option<&[u8]> = None;
+        for (row, count, _) in &self.rows {
+            let own = order::place_of(row)?;
+            if place != Some(own) {
+                place = Some(own);
+                places += 1;
+                rank = passed + 1;
+            }
+            for _ in 0..*count {
+                passed += 1;
+                for (column, kind) in columns.iter_mut().zip(ranks) {
+                    column.push(match kind {
+                        Rank::RowNumber => passed,
+                        Rank::Rank => rank,
+                        Rank::DenseRank => places,
+                    });
+                }
+            }
+        }
+        let columns = columns
+            .into_iter()
+            .map(|column| Arc::new(Int64Array::from(column)) as ArrayRef);
+        Ok(columns.collect())
     }
 }
 

@@ -144,6 +144,8 @@ pub(crate) struct ChangeRows {
     subscription: Subscription,
     schema: SchemaRef,
     options: Options,
+    /// The relation that was named, if one was.
+    relation: Option<String>,
 }
 
 /// What the options of SUBSCRIBE say.
@@ -170,6 +172,7 @@ impl ChangeRows {
             subscription,
             schema,
             options,
+            relation: statement.relation.clone(),
         })
     }
 
@@ -178,14 +181,14 @@ impl ChangeRows {
         &self.schema
     }
 
-    /// The next changes; `None` when the view, or what the query reads, is dropped.
+    /// The next changes.
     ///
     /// # Errors
-    /// As [`Subscription`].
+    /// As [`Subscription`]; `42P01` when the view, or what the query reads, is dropped: whoever follows it would wait for ever.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             let Some(changes) = self.subscription.next().await.transpose()? else {
-                return Ok(None);
+                return Err(self.gone());
             };
             if changes.weights.is_empty() {
                 return self.progress(changes.step).map(Some);
@@ -198,6 +201,15 @@ impl ChangeRows {
                 return Ok(Some(rows));
             }
         }
+    }
+
+    fn gone(&self) -> Error {
+        let message = match &self.relation {
+            Some(name) => format!("relation \"{name}\" was dropped"),
+            None => "what the query reads was dropped".to_owned(),
+        };
+        Error::new("42P01", message)
+            .with_detail("It was followed by SUBSCRIBE. The changes before that were all told.")
     }
 
     /// The changes as rows; rows that cancel out are left out.

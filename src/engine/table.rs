@@ -6,10 +6,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray as _, UInt64Array};
 use arrow::buffer::ScalarBuffer;
 use arrow::compute::{concat_batches, filter_record_batch, interleave, is_null, not, take_record_batch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Decimal128Type, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::statement::OnConflict;
 
@@ -290,6 +290,23 @@ fn weighted(rows: RecordBatch, weight: i64) -> Option<Delta> {
     (rows.num_rows() > 0).then(|| Delta::weighted(rows, ScalarBuffer::from(weights)))
 }
 
+/// Refuses numbers with more digits than their type has: sums of them come without a check.
+fn check_digits(column: &ArrayRef) -> Result<(), EngineError> {
+    match column.data_type() {
+        DataType::Decimal128(digits, scale) => column
+            .as_primitive::<Decimal128Type>()
+            .validate_decimal_precision(*digits)
+            .map_err(|_| {
+                let error = EngineError::new("22003", "numeric field overflow");
+                error.with_detail(format!(
+                    "A number has more than {} digits before the point.",
+                    i16::from(*digits) - i16::from(*scale)
+                ))
+            }),
+        _ => Ok(()),
+    }
+}
+
 /// The rows of a query as one batch with the columns of the table, floats as they are stored.
 ///
 /// # Errors
@@ -309,10 +326,11 @@ pub(crate) fn conformed(
                 "the rows of a statement have other columns than its table",
             ));
         }
-        let cast = of_table
-            .iter()
-            .zip(&fields)
-            .map(|(column, wanted)| Ok(plain_floats(&arrow::compute::cast(column, wanted)?)));
+        let cast = of_table.iter().zip(&fields).map(|(column, wanted)| {
+            let column = arrow::compute::cast(column, wanted)?;
+            check_digits(&column)?;
+            Ok(plain_floats(&column))
+        });
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let cast = cast.collect::<Result<Vec<_>, EngineError>>()?;
         parts.push(RecordBatch::try_new_with_options(

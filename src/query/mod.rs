@@ -326,6 +326,12 @@ fn crashed(panic: Option<Box<dyn Any + Send>>) -> Error {
     let text = text
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("It says nothing.");
+    // Arrow's kernels panic where a column of texts would be longer than its offsets reach.
+    if text == "offset overflow" {
+        return Error::new("54000", "the texts of a column are too large")
+            .with_detail("Those of one batch have more than 2 GiB.")
+            .with_hint("Read fewer rows at once, or shorter texts.");
+    }
     Error::new("XX000", "the query crashed")
         .with_detail(format!("The panic says: {text}"))
         .with_hint("This is a defect of Highwater, not of the query.")

@@ -15,6 +15,7 @@
 //! | `sync-before-fsync`, `sync-after-fsync` | around the fsync of [`Store::sync`] |
 
 mod directory;
+mod mark;
 mod open;
 mod snapshot;
 mod tuning;
@@ -35,6 +36,7 @@ use crate::options::StoreOptions;
 use crate::store::{Durability, Snapshot, Store, StoreMetrics};
 
 use directory::DirectoryLock;
+use mark::DurableMark;
 use snapshot::RocksSnapshot;
 
 /// A database directory. Open it for writing with [`open`](Self::open), which only one process can
@@ -54,6 +56,8 @@ enum Access {
 pub(crate) struct Instance {
     db: DB,
     cache: Cache,
+    /// What a writer has made durable.
+    mark: Option<DurableMark>,
     _lock: Option<DirectoryLock>,
     /// Where a secondary keeps its own log.
     _scratch: Option<TempDir>,
@@ -153,6 +157,8 @@ impl Store for RocksStore {
     fn commit(&self, batch: WriteBatch, durability: Durability) -> Result<(), StorageError> {
         let instance = self.writable()?;
         let batch = instance.rocks_batch(batch)?;
+        // Whoever else writes meanwhile, what was there before and this batch are durable when it is.
+        let change = instance.db.latest_sequence_number() + batch.len() as u64;
         let mut options = WriteOptions::default();
         options.set_sync(durability == Durability::Sync);
 
@@ -169,6 +175,7 @@ impl Store for RocksStore {
             .map_err(|error| StorageError::rocks("write a batch", &error))?;
         if durability == Durability::Sync {
             fail::fail_point!("checkpoint-after-write");
+            instance.note_durable(change);
         }
         Ok(())
     }
@@ -176,9 +183,11 @@ impl Store for RocksStore {
     fn sync(&self) -> Result<(), StorageError> {
         let instance = self.writable()?;
         fail::fail_point!("sync-before-fsync");
+        let change = instance.db.latest_sequence_number();
         let synced = instance.db.flush_wal(true);
         synced.map_err(|error| StorageError::rocks("sync the write-ahead log", &error))?;
         fail::fail_point!("sync-after-fsync");
+        instance.note_durable(change);
         Ok(())
     }
 
@@ -213,6 +222,12 @@ impl Instance {
         self.db
             .cf_handle(family.name())
             .expect("all families were opened")
+    }
+
+    fn note_durable(&self, change: u64) {
+        if let Some(mark) = &self.mark {
+            mark.raise(change);
+        }
     }
 
     fn get(&self, family: Family, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {

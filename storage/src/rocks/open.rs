@@ -13,6 +13,7 @@ use rocksdb::{Cache, DB, IteratorMode, Options, WriteOptions};
 use tempfile::TempDir;
 
 use super::directory::{self, Content, DirectoryLock};
+use super::mark::DurableMark;
 use super::{Instance, tuning};
 use crate::error::StorageError;
 use crate::family::Family;
@@ -55,9 +56,11 @@ pub(super) fn primary(dir: &Path, options: &StoreOptions) -> Result<Instance, St
         tuning::families(options, &cache),
     )
     .map_err(|error| open_error(dir, &error))?;
+    let mark = DurableMark::open(dir, db.latest_sequence_number())?;
     let instance = Instance {
         db,
         cache,
+        mark: Some(mark),
         _lock: Some(lock),
         _scratch: None,
     };
@@ -116,6 +119,7 @@ fn open_secondary(dir: &Path) -> Result<Instance, StorageError> {
     Ok(Instance {
         db,
         cache,
+        mark: None,
         _lock: None,
         _scratch: Some(scratch),
     })
@@ -176,7 +180,9 @@ fn write_format(instance: &Instance) -> Result<(), StorageError> {
     instance
         .db
         .put_cf_opt(instance.family(Family::Meta), FORMAT_KEY, format::row(), &options)
-        .map_err(|error| StorageError::rocks("write the format row", &error))
+        .map_err(|error| StorageError::rocks("write the format row", &error))?;
+    instance.note_durable(1);
+    Ok(())
 }
 
 fn not_ours(dir: &Path) -> StorageError {

@@ -401,39 +401,76 @@ fn a_log_cut_in_its_last_batch_loses_that_batch_whole_and_no_other() {
     let live = dir.path().join("live");
     let crashed = dir.path().join("crashed");
     let store = open(&live);
-    for value in [b"first", b"later"] {
+    for (value, durability) in [(b"first", Durability::Sync), (b"later", Durability::Buffered)] {
         let mut batch = WriteBatch::new();
         batch.put(Family::State, b"k", value);
         batch.put(Family::Progress, b"k", value);
-        store.commit(batch, Durability::Sync).unwrap();
+        store.commit(batch, durability).unwrap();
     }
-    fs::create_dir(&crashed).unwrap();
-    for entry in fs::read_dir(&live).unwrap().flatten() {
-        fs::copy(entry.path(), crashed.join(entry.file_name())).unwrap();
-    }
+    copy_files(&live, &crashed);
 
     // when
-    let log = fs::read_dir(&crashed)
-        .unwrap()
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| {
-            path.extension().is_some_and(|extension| extension == "log") && path.metadata().unwrap().len() > 0
-        });
-    let log = log.unwrap();
-    let len = log.metadata().unwrap().len();
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&log)
-        .unwrap()
-        .set_len(len - 1)
-        .unwrap();
+    cut_log(&crashed, |len| len - 1);
 
     // then
     let store = open(&crashed);
     for family in [Family::State, Family::Progress] {
         assert_eq!(store.get(family, b"k").unwrap().unwrap(), b"first");
     }
+}
+
+#[test]
+fn a_log_that_lost_what_was_durable_is_refused_and_not_an_older_database() {
+    // given
+    let dir = temp();
+    let live = dir.path().join("live");
+    let store = open(&live);
+    for number in 0..5u8 {
+        put(&*store, &[number], b"row", Durability::Sync);
+    }
+
+    for (name, left) in [("all", 0), ("half", 2), ("little", 5)] {
+        // when
+        let damaged = dir.path().join(name);
+        copy_files(&live, &damaged);
+        cut_log(&damaged, |len| len * left / 6);
+
+        // then
+        let error = refused(&damaged);
+        assert!(matches!(error, StorageError::Corrupt { .. }), "{name}: {error}");
+    }
+
+    // and what is whole opens, again and again
+    drop(store);
+    for _ in 0..3 {
+        let store = open(&live);
+        assert_eq!(get(&*store, &[4]).unwrap(), b"row");
+        put(&*store, b"more", b"row", Durability::Sync);
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Cuts the log that has rows to the length that `left` makes of its own.
+fn cut_log(dir: &Path, left: impl Fn(u64) -> u64) {
+    let files = fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
+    let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
+    let log = files
+        .filter(is_log)
+        .find(|path| path.metadata().unwrap().len() > 0)
+        .unwrap();
+    let len = log.metadata().unwrap().len();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&log)
+        .unwrap()
+        .set_len(left(len))
+        .unwrap();
 }
 
 #[test]

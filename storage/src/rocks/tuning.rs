@@ -35,7 +35,7 @@ pub(super) fn primary(options: &StoreOptions, cache: &Cache) -> Options {
     db.set_bytes_per_sync(MIB as u64);
     // A family that is hardly written must not keep old logs alive: they are flushed instead.
     db.set_max_total_wal_size(2 * options.write_buffers_bytes() as u64);
-    // A log that was synced and is now missing or short is an error, not an older database.
+    // An older log that was synced and is now missing or short is an error, not an older database; the last one has a mark.
     db.set_track_and_verify_wals_in_manifest(true);
     // A crash cuts a log at its end. Damage before that is an error, not an older database.
     db.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);

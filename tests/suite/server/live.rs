@@ -40,7 +40,10 @@ async fn changes_come_as_lines_of_a_copy() {
     assert_eq!(line(&mut stream).await, "1\t1\ty\n");
     client.simple_query("DROP TABLE t").await.unwrap();
     let end = tokio::time::timeout(PATIENCE, stream.next()).await.unwrap();
-    assert!(end.is_none(), "the COPY ends with its table: {end:?}");
+    let error = end
+        .expect("who follows a table is told that it goes")
+        .unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("42P01"), "{error:?}");
     served.end().await;
 }
 
@@ -49,6 +52,19 @@ async fn a_cursor_gives_changes_as_they_are_fetched() {
     let served = Served::start().await;
     let (client, writer) = (served.connect().await, served.connect().await);
     table(&client).await;
+
+    writer.simple_query("CREATE TABLE gone (a INT)").await.unwrap();
+    client
+        .simple_query("BEGIN; DECLARE g CURSOR FOR SUBSCRIBE gone; FETCH ALL FROM g")
+        .await
+        .unwrap();
+    writer.simple_query("DROP TABLE gone").await.unwrap();
+    let fetched = client
+        .simple_query("FETCH ALL FROM g WITH (timeout = '60s')")
+        .await;
+    let error = fetched.unwrap_err();
+    assert_eq!(error.code().map(|code| code.code()), Some("42P01"), "{error:?}");
+    client.simple_query("ROLLBACK").await.unwrap();
 
     client
         .simple_query("BEGIN; DECLARE c CURSOR FOR SUBSCRIBE t")

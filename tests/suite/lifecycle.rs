@@ -363,8 +363,8 @@ async fn a_sink_that_is_slow_to_close_holds_up_its_drop_and_nobody_else() {
     let (mut registry, slow) = (Registry::with_builtin(), Slow::default());
     registry.add_sink(Arc::new(slow.clone()));
     let database = Database::builder().registry(registry).in_memory().await.unwrap();
-    let sql = "CREATE TABLE t (n BIGINT); CREATE TABLE other (n BIGINT);
-        CREATE SINK k FROM t WITH (connector = 'slow', type = 'append-only', force_append_only = 'true') FORMAT PLAIN ENCODE JSON;
+    let sql = "CREATE TABLE t (n BIGINT) APPEND ONLY; CREATE TABLE other (n BIGINT);
+        CREATE SINK k FROM t WITH (connector = 'slow') FORMAT PLAIN ENCODE JSON;
         INSERT INTO t VALUES (1)";
     let created = database.execute(sql).await;
     if let Err(error) = created {
@@ -431,7 +431,7 @@ fn script(random: &mut Random, names: &[String]) -> String {
             }
             3..=4 if there.remove(&view) => format!("DROP MATERIALIZED VIEW {view}"),
             5 if there.insert(sink.clone()) => format!(
-                "CREATE TABLE IF NOT EXISTS h{at} (auction BIGINT, price BIGINT) APPEND ONLY;
+                "DROP TABLE IF EXISTS h{at}; CREATE TABLE h{at} (auction BIGINT, price BIGINT) APPEND ONLY;
                  CREATE SINK {sink} INTO h{at} FROM raw"
             ),
             6 if there.remove(&sink) => format!("DROP SINK {sink}; DROP TABLE h{at}"),

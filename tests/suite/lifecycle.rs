@@ -506,6 +506,8 @@ fn die(dir: &Path, script: &Path, random: &mut Random) {
 async fn assert_agreement(database: &Database, when: &str) -> Vec<String> {
     let names = rows(database, "SELECT name FROM hw.queries").await;
     for is_resumed in [false, true] {
+        let filling = "SELECT count(*) FROM hw.queries WHERE state = 'BACKFILLING'";
+        until(database, filling, 0).await;
         let failed = rows(database, "SELECT name FROM hw.queries WHERE state = 'FAILED'").await;
         let mut queries = vec![
             ("shares".to_owned(), SHARES.to_owned()),

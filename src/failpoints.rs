@@ -4,7 +4,8 @@
 //! `HIGHWATER_DIE_AT=name:3` lets it pass twice. `FAILPOINTS` sets what else the crate `fail` can do, such as
 //! `sink-before-write=pause`. The names: `checkpoint-before-write`, `checkpoint-after-write`, `sync-before-fsync`,
 //! `sync-after-fsync` in storage; `sink-before-write`, `sink-after-write`, `sink-before-confirm`,
-//! `offsets-before-commit` in the engine.
+//! `offsets-before-commit`, `resume-before-stop`, `resume-after-stop`, `resume-after-run` in the engine; `create-before-run`,
+//! `create-after-run`, `drop-before-erase`, `drop-before-stop`, `drop-after-stop` in changes of the catalog.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,6 +14,7 @@ use highwater_storage::{Durability, ObjectId as StoredId, PartitionNo, WriteBatc
 use super::apply::run_blocking;
 use super::specs::{query_spec, sources_of, start_lane, start_of};
 use super::{Database, DdlState, Shared};
+use crate::engine::reaper::CLOSE_MAX;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 
@@ -169,10 +170,12 @@ impl Database {
         put_start(shared, &catalog, &object, &mut batch);
         commit(shared, batch).await?;
         shared.facts.write().insert(object.id, facts);
+        fail::fail_point!("create-before-run");
         if let Err(error) = self.run_object(&catalog, &object).await {
             self.forget(std::slice::from_ref(&object)).await?;
             return Err(error);
         }
+        fail::fail_point!("create-after-run");
         let mut next = (*catalog).clone();
         if let Some(old) = &old {
             next.remove(&old.name);
@@ -194,18 +197,33 @@ impl Database {
     }
 
     async fn drop_now(self, drop: &Drop) -> Result<Vec<String>> {
-        let _ddl = self.shared.ddl.lock().await;
-        let plan = self.shared.catalog().plan_drop(drop)?;
-        for object in &plan.objects {
-            self.shared.engine.drop_query(StoredId(object.id.0)).await?;
-        }
-        self.forget(&plan.objects).await?;
-        let mut next = (*self.shared.catalog()).clone();
+        let shared = &self.shared;
+        let ddl = shared.ddl.lock().await;
+        let plan = shared.catalog().plan_drop(drop)?;
+        let ids: Vec<StoredId> = plan.objects.iter().map(|object| StoredId(object.id.0)).collect();
+        fail::fail_point!("drop-before-erase");
+        // What the catalog does not have is dropped, whatever happens from here on: the next opening sweeps up what is left of it.
+        let mut batch = WriteBatch::new();
+        ids.iter().for_each(|id| catalog::delete_row(&mut batch, *id));
+        commit(shared, batch).await?;
+        let mut next = (*shared.catalog()).clone();
         for object in &plan.objects {
             next.remove(&object.name);
         }
-        *self.shared.catalog.write() = Arc::new(next);
-        Ok(plan.notices)
+        *shared.catalog.write() = Arc::new(next);
+        fail::fail_point!("drop-before-stop");
+        shared.engine.drop_queries(&ids).await?;
+        fail::fail_point!("drop-after-stop");
+        self.forget(&plan.objects).await?;
+        // Who waits for a sink to close holds up no other change.
+        std::mem::drop(ddl);
+        let reaper = Arc::clone(&shared.engine.parts().reaper);
+        let has_closed = run_blocking(shared, move || reaper.wait(&ids, CLOSE_MAX)).await?;
+        let mut notices = plan.notices;
+        if !has_closed {
+            notices.push("what was dropped has not closed its connections yet".to_owned());
+        }
+        Ok(notices)
     }
 
     /// Erases rows and everything stored of objects that do not run any more.
@@ -233,25 +251,22 @@ impl Database {
             return Ok(vec![format!("{} \"{name}\" runs", kind.noun())]);
         };
         let resumption = self.plan_resumption(&catalog, object).await?;
-        for object in resumption.again.iter().rev() {
-            shared.engine.drop_query(StoredId(object.id.0)).await?;
-        }
         let mut batch = WriteBatch::new();
         for object in resumption.anew() {
             layout::delete_object(&mut batch, StoredId(object.id.0));
             put_start(shared, &catalog, object, &mut batch);
         }
-        commit(shared, batch).await?;
-        let mut outcome = Ok(());
-        for object in &resumption.again {
-            if let Err(error) = self.run_object(&catalog, object).await {
-                let facts = shared.facts.read().clone();
-                let spec = Arc::new(query_spec(&shared.registry, &catalog, &facts, object)?);
-                shared.engine.leave_broken(spec, error.clone().into()).await;
-                outcome = outcome.and(Err(error));
-            }
+        for object in &resumption.misses {
+            shared.engine.put_stale(StoredId(object.0), &mut batch)?;
         }
-        outcome.map(|()| resumption.notices())
+        let specs = {
+            let facts = shared.facts.read();
+            let spec =
+                |object: &Arc<Object>| query_spec(&shared.registry, &catalog, &facts, object).map(Arc::new);
+            resumption.again.iter().map(spec).collect::<Result<Vec<_>>>()?
+        };
+        shared.engine.run_again(specs, batch).await?;
+        Ok(resumption.notices())
     }
 
     /// The object, if it has failed; else a sink into it that has: they stand and fall together.
@@ -299,7 +314,9 @@ impl Database {
         for candidate in candidates {
             let mut is_anew = engine.is_stale(StoredId(candidate.id.0))?;
             let mut failed = None;
+            let mut misses = false;
             for upstream in relations_of(catalog, &candidate)? {
+                misses |= resumption.again.iter().any(|again| again.id == upstream.id);
                 match resumption.again.iter().any(|again| again.id == upstream.id) {
                     true => is_anew |= resumption.anew.contains(&upstream.id),
                     false if engine.has_failed(StoredId(upstream.id.0)).await => {
@@ -313,7 +330,10 @@ impl Database {
                 Some(name) if candidate.id == object.id => {
                     return Err(upstream_failed(&name, &object.name));
                 }
-                Some(name) => resumption.left_out.push((candidate.name.clone(), name)),
+                Some(name) => {
+                    resumption.left_out.push((candidate.name.clone(), name));
+                    resumption.misses.extend(misses.then_some(candidate.id));
+                }
                 None => {
                     if is_anew {
                         resumption.anew.insert(candidate.id);
@@ -335,6 +355,8 @@ struct Resumption {
     anew: BTreeSet<ObjectId>,
     /// Readers that stay FAILED, and because of what.
     left_out: Vec<(String, String)>,
+    /// Those of them that miss changes from now on, because something runs again that they read.
+    misses: Vec<ObjectId>,
 }
 
 impl Resumption {

@@ -35,7 +35,7 @@ impl Drop for Followed {
         let id = self.id;
         let runtime = shared.runtime.clone();
         runtime.spawn(async move {
-            if let Err(error) = shared.engine.drop_query(id).await {
+            if let Err(error) = shared.engine.drop_queries(&[id]).await {
                 tracing::debug!(error = %error, "a followed query had ended");
             }
         });

@@ -1,5 +1,6 @@
 //! Opening: catalog rows → statements → plans → restored queries. Nothing outside is asked before the lanes open.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use highwater_connectors::registry::Registry;
@@ -8,7 +9,9 @@ use highwater_sql::host::HostFunctions;
 use highwater_sql::parse;
 use highwater_sql::plan::HostTypes;
 use highwater_storage::catalog::{self, CatalogRow};
-use highwater_storage::{Epoch, Store, progress};
+use highwater_storage::{
+    Durability, Epoch, Family, ObjectId as StoredId, Store, WriteBatch, layout, prefix_end, progress,
+};
 use parking_lot::RwLock;
 
 use super::body::{Purpose, body_of};
@@ -32,6 +35,9 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
     };
     let (objects, facts) = restore_catalog(&content.rows, &options.registry, options.functions, purpose)?;
     let activity = Arc::new(Activity::new(Arc::clone(&options.clock)));
+    if !store.is_read_only() {
+        sweep(store.as_ref(), &content.rows)?;
+    }
     let engine = Engine::start(EngineOptions {
         last_epoch: last_epoch(store.as_ref(), &content.rows)?,
         store: Arc::clone(&store),
@@ -65,6 +71,31 @@ pub(super) async fn open(store: Arc<dyn Store>, options: OpenOptions) -> Result<
         run_queries(&database.shared).await?;
     }
     Ok(database)
+}
+
+/// Removes what is stored of objects that the catalog does not have any more: a process died while they were dropped.
+fn sweep(store: &dyn Store, rows: &[CatalogRow]) -> Result<()> {
+    let known: BTreeSet<StoredId> = rows.iter().map(|row| row.id).collect();
+    let snapshot = store.snapshot();
+    let mut batch = WriteBatch::new();
+    // Each checkpoint of an object writes a row of its progress.
+    let mut from = Some(Vec::new());
+    while let Some(start) = from.take() {
+        let mut found = None;
+        snapshot.for_each(Family::Progress, &start, None, &mut |key, _| {
+            found = Some(layout::split_progress_key(key)?.0);
+            Ok(false)
+        })?;
+        let Some(object) = found else { break };
+        if !known.contains(&object) {
+            layout::delete_object(&mut batch, object);
+        }
+        from = prefix_end(&layout::object_prefix(object));
+    }
+    if !batch.is_empty() {
+        store.commit(batch, Durability::Sync)?;
+    }
+    Ok(())
 }
 
 /// The last epoch that any query recorded.
@@ -187,5 +218,6 @@ pub(super) async fn run_queries(shared: &Shared) -> Result<()> {
         let facts = shared.facts.read();
         specs.push(Arc::new(query_spec(&shared.registry, &catalog, &facts, object)?));
     }
-    Ok(shared.engine.recover(specs).await?)
+    shared.engine.recover(specs).await;
+    Ok(())
 }

@@ -57,7 +57,7 @@ impl ErrorRow {
 struct State {
     rows: VecDeque<ErrorRow>,
     next: u64,
-    /// Rows below this are not in the store any more.
+    /// Rows below this are not in the store any more, as of the last checkpoint that is durable.
     trimmed: u64,
 }
 
@@ -103,17 +103,34 @@ impl ErrorLog {
         self.state.lock().rows.iter().cloned().collect()
     }
 
-    /// Writes rows and removes those that are no longer kept.
+    /// The first row that is kept.
+    fn first(&self) -> u64 {
+        let state = self.state.lock();
+        state.rows.front().map_or(state.next, |row| row.sequence)
+    }
+
+    /// Writes rows, those that are still kept: nobody would remove the others.
     pub(crate) fn write(&self, rows: &[ErrorRow], writer: &mut CheckpointWriter) {
-        for row in rows {
+        let first = self.first();
+        for row in rows.iter().filter(|row| row.sequence >= first) {
             writer.put_error(row.sequence, &encode(row));
         }
-        let mut state = self.state.lock();
-        let first = state.rows.front().map_or(state.next, |row| row.sequence);
-        if first > state.trimmed {
-            writer.delete_error_range(state.trimmed, first);
-            state.trimmed = first;
+    }
+
+    /// Removes the rows that are no longer kept. Gives what [`Self::trimmed`] is told when the checkpoint is durable.
+    pub(crate) fn trim(&self, writer: &mut CheckpointWriter) -> u64 {
+        let first = self.first();
+        let trimmed = self.state.lock().trimmed;
+        if first > trimmed {
+            writer.delete_error_range(trimmed, first);
         }
+        first
+    }
+
+    /// Rows below `first` are not in the store any more.
+    pub(crate) fn trimmed(&self, first: u64) {
+        let mut state = self.state.lock();
+        state.trimmed = state.trimmed.max(first);
     }
 }
 
@@ -170,6 +187,8 @@ fn decode(key: &[u8], value: &[u8]) -> Option<ErrorRow> {
 
 #[cfg(test)]
 mod tests {
+    use highwater_storage::{Durability, Epoch, MemoryStore, Store as _};
+
     use super::*;
 
     fn row(offset: i64) -> ErrorRow {
@@ -203,5 +222,40 @@ mod tests {
         let rows = log.rows();
         assert_eq!(rows.len(), ROWS_MAX);
         assert_eq!(rows[0].place, (3, 5));
+    }
+
+    /// The numbers of the rows that a store has.
+    fn stored(store: &MemoryStore) -> Vec<u64> {
+        let log = ErrorLog::load(store.snapshot().as_ref()).unwrap();
+        log.rows().iter().map(|row| row.sequence).collect()
+    }
+
+    #[test]
+    fn the_store_keeps_what_the_log_keeps_though_checkpoints_fail_and_come_in_another_order() {
+        let (log, store) = (ErrorLog::default(), MemoryStore::new());
+        let checkpoint = |rows: &[ErrorRow], is_durable: bool| {
+            let mut writer = CheckpointWriter::new(Epoch(1));
+            log.write(rows, &mut writer);
+            let trimmed = log.trim(&mut writer);
+            if is_durable {
+                store.commit(writer.finish(), Durability::Sync).unwrap();
+                log.trimmed(trimmed);
+            }
+        };
+        let add = |count: usize| {
+            let mut rows = vec![row(1); count];
+            rows.iter_mut().for_each(|row| log.add(row));
+            rows
+        };
+        let of_one = add(4);
+        let of_another = add(ROWS_MAX - 2);
+        checkpoint(&of_another[..10], true);
+        checkpoint(&of_one, true);
+        assert_eq!(stored(&store), [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+        add(10);
+        // The first one of these removes rows, and is lost.
+        checkpoint(&[], false);
+        checkpoint(&[], true);
+        assert_eq!(stored(&store), [12, 13]);
     }
 }

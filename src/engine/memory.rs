@@ -3,16 +3,19 @@
 //! Each query has a [`Charge`], which its pipeline sets between steps. Whoever is over the budget lets go of what the store
 //! has too, in proportion to what he holds (ADR-23).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 /// After an eviction this part of the budget is used: were it more, the next eviction would come soon.
 const LOW_WATER: f64 = 0.7;
 
-/// Wakes a pipeline; whether it is still there.
-type Wake = Box<dyn Fn() -> bool + Send + Sync>;
+/// What can be woken: a pipeline.
+pub(crate) trait Wake: Send + Sync {
+    /// Lets it look at the memory soon.
+    fn wake(&self);
+}
 
 /// The account of one database.
 pub(crate) struct MemoryBudget {
@@ -20,7 +23,7 @@ pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     /// Whether the pipelines were told that too much is used.
     told: AtomicBool,
-    pipelines: Mutex<Vec<Wake>>,
+    pipelines: Mutex<Vec<Weak<dyn Wake>>>,
 }
 
 /// What one query holds; given back when it is dropped.
@@ -66,9 +69,11 @@ impl MemoryBudget {
         own.saturating_sub((own as f64 * keep) as usize)
     }
 
-    /// Wakes a pipeline when others find that too much is used. `wake` says whether the pipeline is still there.
-    pub(crate) fn wakes(&self, wake: impl Fn() -> bool + Send + Sync + 'static) {
-        self.pipelines.lock().push(Box::new(wake));
+    /// Wakes a pipeline, as long as it is there, when others find that too much is used.
+    pub(crate) fn wakes(&self, pipeline: Weak<dyn Wake>) {
+        let mut pipelines = self.pipelines.lock();
+        pipelines.retain(|other| other.strong_count() > 0);
+        pipelines.push(pipeline);
     }
 
     /// An account for one query, with nothing on it.
@@ -84,7 +89,11 @@ impl MemoryBudget {
         if !self.is_over() {
             self.told.store(false, Ordering::Relaxed);
         } else if !self.told.swap(true, Ordering::Relaxed) {
-            self.pipelines.lock().retain(|wake| wake());
+            let pipelines = self.pipelines.lock();
+            pipelines
+                .iter()
+                .filter_map(Weak::upgrade)
+                .for_each(|pipeline| pipeline.wake());
         }
     }
 }
@@ -131,5 +140,30 @@ mod tests {
             (budget.used(), budget.room(), budget.is_over()),
             (500, 200, false)
         );
+    }
+
+    #[derive(Default)]
+    struct Sleeper(AtomicBool);
+
+    impl Wake for Sleeper {
+        fn wake(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn pipelines_are_woken_when_too_much_is_used_and_forgotten_when_they_are_gone() {
+        let budget = Arc::new(MemoryBudget::new(1_000));
+        let stays = Arc::new(Sleeper::default());
+        let weak = Arc::downgrade(&stays);
+        budget.wakes(weak);
+        for _ in 0..100 {
+            let ends = Arc::new(Sleeper::default());
+            let weak = Arc::downgrade(&ends);
+            budget.wakes(weak);
+        }
+        assert!(budget.pipelines.lock().len() <= 2);
+        budget.charge().set(1_001);
+        assert!(stays.0.load(Ordering::Relaxed));
     }
 }

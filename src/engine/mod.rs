@@ -22,6 +22,7 @@ pub(crate) mod pipeline;
 pub(crate) mod query;
 pub(crate) mod rate;
 pub(crate) mod reader;
+pub(crate) mod reaper;
 pub(crate) mod run;
 pub(crate) mod sink;
 pub(crate) mod source_settings;

@@ -19,6 +19,7 @@ use super::lane::pool::{LanePool, LaneSlot, ReaderId};
 use super::lane::queue::{LaneShared, Signal};
 use super::lane::scan::ScanSpec;
 use super::lane::task::{LaneEnvironment, LaneTask};
+use super::reaper::Predecessors;
 
 /// How long the control thread waits for an event before it looks at its own commands.
 const EVENT_WAIT: Duration = Duration::from_millis(100);
@@ -46,6 +47,8 @@ pub(crate) struct ReaderOptions {
     pub(crate) environment: Arc<LaneEnvironment>,
     /// Wakes the pipeline.
     pub(crate) signal: Arc<Signal>,
+    /// Readers of the same query that have to be closed first.
+    pub(crate) predecessors: Predecessors,
 }
 
 /// What the control thread and the pipeline share.
@@ -225,6 +228,7 @@ impl Control {
 
     /// Opens the source, trying again while the fault may pass; `None` if the reader closes before.
     fn open(&self) -> Result<Option<Box<dyn Source>>, EngineError> {
+        while !self.is_closing() && !self.options.predecessors.wait(EVENT_WAIT) {}
         let mut retry = RETRY_FIRST;
         let begun = Instant::now();
         let may_pass = |error: &ConnectorError| match error.kind {

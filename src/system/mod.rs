@@ -94,7 +94,7 @@ impl Snapshot {
     pub(crate) async fn whole(database: &Database, look: Look) -> Result<Self> {
         let shared = &database.shared;
         let pipelines = shared.engine.status().await;
-        let broken = shared.engine.broken().await;
+        let broken = shared.engine.broken();
         let running: Vec<&str> = pipelines
             .iter()
             .flat_map(|pipeline| pipeline.queries.iter().map(|query| query.name.as_str()))

@@ -1,6 +1,7 @@
 //! What fails, fails alone; what it had is still there when it is resumed; half of a statement is never left behind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema};
@@ -144,6 +145,34 @@ async fn sinks_go_on_delivering_after_their_pipelines_became_one() {
     push(&database, "b", &[2]);
     until(&database, "SELECT count(*) FROM joined", 4).await;
     until(&database, "SELECT sum(confirmed)::bigint FROM hw.sinks", 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_that_fails_is_seen_while_the_others_go_on() {
+    let database = Database::in_memory().await.unwrap();
+    database
+        .execute(
+            "CREATE SOURCE s (n BIGINT) WITH (connector = 'memory', topic = 's', partitions = 2);
+             CREATE MATERIALIZED VIEW shares AS SELECT 100 / n AS share FROM s",
+        )
+        .await
+        .unwrap();
+    let source = database.memory_source("s").unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let delivers = {
+        let (source, ends) = (source.clone(), Arc::clone(&ends));
+        std::thread::spawn(move || {
+            while !ends.load(Ordering::SeqCst) {
+                source.push_to(0, numbers(&[1])).unwrap();
+            }
+        })
+    };
+    source.push_to(1, numbers(&[2])).unwrap();
+    until(&database, "SELECT count(*) FROM shares WHERE share = 50", 1).await;
+    source.push_to(1, numbers(&[0])).unwrap();
+    until(&database, FAILED, 1).await;
+    ends.store(true, Ordering::SeqCst);
+    delivers.join().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

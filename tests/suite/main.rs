@@ -12,6 +12,7 @@ mod failures;
 mod functions;
 mod indexes;
 mod kafka;
+mod lifecycle;
 mod memory;
 mod metrics;
 mod nexmark;

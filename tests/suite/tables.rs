@@ -417,7 +417,7 @@ async fn a_large_statement_is_one_change() {
 }
 
 /// Runs one statement in a process of its own, with these variables; what it wrote, and whether it ended well.
-fn in_a_process(dir: &Path, sql: &str, variables: &[(&str, &str)]) -> (String, bool) {
+pub(crate) fn in_a_process(dir: &Path, sql: &str, variables: &[(&str, &str)]) -> (String, bool) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_highwater"))
         .args([dir.to_str().unwrap(), "-c", sql])
         .envs(variables.iter().copied())

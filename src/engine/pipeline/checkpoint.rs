@@ -397,11 +397,13 @@ impl Writer {
             }
             query.write(&mut writer, &self.errors)?;
         }
+        let trimmed = self.errors.trim(&mut writer);
         let batch = writer.finish();
         let bytes = batch.bytes() as u64;
         if !batch.is_empty() {
             self.store.commit(batch, Durability::Sync)?;
         }
+        self.errors.trimmed(trimmed);
         self.epoch = epoch;
         Ok(bytes)
     }

@@ -31,6 +31,11 @@ pub(super) fn fail(query: &mut Query, error: EngineError) {
     }
 }
 
+/// Stops all queries: what the last checkpoint was to write is lost, so they stand at the one before.
+pub(super) fn fail_all(queries: &mut [Query], error: &EngineError) {
+    queries.iter_mut().for_each(|query| fail(query, error.clone()));
+}
+
 /// Stops the queries that nobody follows any more: who did is gone, or was told that it lagged.
 pub(super) fn end_unfollowed(queries: &mut [Query]) {
     for query in queries.iter_mut().filter(|query| query.failure.is_none()) {

@@ -1,32 +1,41 @@
 //! Which queries a pipeline runs: they come, start, are asked how they are, and go.
 
-use highwater_storage::ObjectId;
+use highwater_storage::Durability;
 
 use super::failure::fail;
 use super::thread::{PipelineThread, fail_with_upstream, failed_queries};
-use super::{PipelineStatus, Released, Reply, order, step};
+use super::{Departure, Ending, PipelineStatus, Released, Reply, order, step};
 use crate::engine::error::EngineError;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
 use crate::engine::query::Query;
 use crate::engine::query::backfill::{Backfill, Relations};
 use crate::engine::query::output::Output;
+use crate::engine::reaper::CLOSE_MAX;
 use crate::engine::status::QueryStatus;
 
 impl PipelineThread {
-    /// Adds a query at the end of a step.
+    /// Adds a new query at the end of a step.
     pub(super) fn attach(&mut self, mut query: Query) -> Result<(), EngineError> {
-        self.begin(&mut query)?;
+        if let Err(error) = self.begin(&mut query) {
+            query.stop();
+            return Err(error);
+        }
         self.add(query);
         Ok(())
     }
 
-    /// Adds a query of the catalog. One that cannot begin is FAILED alone.
-    pub(super) fn restore(&mut self, mut query: Query) {
-        if let Err(error) = self.begin(&mut query) {
-            fail(&mut query, error);
+    /// Adds queries of the catalog. One that cannot begin is FAILED alone.
+    pub(super) fn restore(&mut self, queries: Vec<Query>) -> Result<(), EngineError> {
+        let mut outcome = Ok(());
+        for mut query in queries {
+            if let Err(error) = self.begin(&mut query) {
+                fail(&mut query, error.clone());
+                outcome = outcome.and(Err(error));
+            }
+            self.add(query);
         }
-        self.add(query);
+        outcome
     }
 
     fn add(&mut self, query: Query) {
@@ -91,27 +100,48 @@ impl PipelineThread {
         }
     }
 
-    /// Takes a query out.
-    pub(super) fn detach(&mut self, id: ObjectId) -> Option<Query> {
-        let at = self.queries.iter().position(|query| query.spec.id == id)?;
+    /// Takes queries out.
+    pub(super) fn detach(&mut self, departure: Departure) -> Result<(), EngineError> {
+        // No checkpoint has rows of them after what is written here.
         self.in_flight.wait();
-        let mut query = self.queries.remove(at);
-        query.stop();
-        Some(query)
+        if let Some(batch) = departure.batch {
+            self.options.parts.store.commit(batch, Durability::Sync)?;
+        }
+        let leaves = |query: &Query| departure.queries.contains(&query.spec.id);
+        let (gone, stay) = std::mem::take(&mut self.queries).into_iter().partition(leaves);
+        self.queries = stay;
+        let gone: Vec<Query> = gone;
+        for mut query in gone {
+            query.stop();
+            if let Some(table) = &mut query.table {
+                let error = EngineError::new(
+                    "40001",
+                    "the table was resumed or dropped while the statement ran",
+                );
+                table.refuse_all(&error.with_hint("Run the statement again."));
+            }
+        }
+        Ok(())
     }
 
-    /// Ends the work, with a last checkpoint if asked.
-    pub(super) fn release(&mut self, checkpoint: bool) -> Released {
+    /// Ends the work, with a last checkpoint unless nothing is there.
+    pub(super) fn release(&mut self, ending: Ending) -> Released {
         let mut outcome = Ok(());
-        if checkpoint {
+        if ending != Ending::Empty {
             outcome = self.checkpoint_now();
         }
         for query in &mut self.queries {
             query.stop();
         }
-        // What sinks confirmed while they closed need not be sent again.
-        if checkpoint && self.is_dirty() {
-            outcome = outcome.and(self.checkpoint_now());
+        if ending == Ending::Closed {
+            let stopped: Vec<_> = self.queries.iter().map(|query| query.spec.id).collect();
+            if !self.options.parts.reaper.wait(&stopped, CLOSE_MAX) {
+                tracing::warn!(pipeline = self.number, "sources or sinks are still closing");
+            }
+            // What sinks confirmed while they closed need not be sent again.
+            if self.is_dirty() {
+                outcome = outcome.and(self.checkpoint_now());
+            }
         }
         self.in_flight.wait();
         for own in self.waiting.drain(..) {

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use highwater_storage::ObjectId;
+use highwater_storage::{ObjectId, WriteBatch};
 use parking_lot::Mutex;
 
 use self::checkpoint::Checkpointer;
@@ -30,12 +30,14 @@ pub(crate) type Reply<T> = tokio::sync::oneshot::Sender<T>;
 
 /// What a pipeline is asked to do, at the end of a step.
 pub(crate) enum Command {
-    /// Runs these queries too; the reply comes when they have taken their first step.
-    Attach(Vec<Query>, Reply<Result<(), EngineError>>),
-    /// Adds queries of the catalog; those that cannot begin are FAILED.
-    Restore(Vec<Query>, Reply<()>),
-    /// Lets go of a query. The reply comes when it is out, its readers closed.
-    Detach(ObjectId, Reply<Option<Query>>),
+    /// Runs a new query too; the reply comes when it has taken its first step. If that fails nothing of it stays.
+    Attach(Box<Query>, Reply<Result<(), EngineError>>),
+    /// Adds queries as the last checkpoint has them, all of them before the next step: those that read each other miss nothing.
+    /// One that cannot begin is FAILED alone; the reply has the first such error.
+    Restore(Vec<Query>, Reply<Result<(), EngineError>>),
+    /// Lets go of queries, all of them between the same two steps. The reply comes when they are out; their readers and sinks may
+    /// be closing still.
+    Detach(Departure, Reply<Result<(), EngineError>>),
     /// Changes a table in one of the coming steps.
     Change(ObjectId, TableChange),
     /// Answers when a query has taken everything that it starts from, or why it failed before.
@@ -46,13 +48,27 @@ pub(crate) enum Command {
     Checkpoint(Reply<Result<u64, EngineError>>),
     /// Tells how things are.
     Status(Reply<PipelineStatus>),
-    /// Ends the thread and gives the queries away, checkpointed if asked.
-    Release {
-        /// Whether to write a last checkpoint.
-        checkpoint: bool,
-        /// Where the queries go.
-        reply: Reply<Released>,
-    },
+    /// Ends the thread and gives the queries away.
+    Release(Ending, Reply<Released>),
+}
+
+/// Which queries leave a pipeline.
+pub(crate) struct Departure {
+    /// Their numbers.
+    pub(crate) queries: Vec<ObjectId>,
+    /// Written before they leave, with no checkpoint of the pipeline between. If that fails they stay.
+    pub(crate) batch: Option<WriteBatch>,
+}
+
+/// Why a pipeline ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It has no queries.
+    Empty,
+    /// Its queries go to another one, checkpointed.
+    Moved,
+    /// The database closes: all is checkpointed, with what the sinks confirm while they close.
+    Closed,
 }
 
 /// What a pipeline gives away when it ends.

@@ -11,7 +11,7 @@ use super::checkpoint::{InFlight, has_news};
 use super::failure::fail;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
-use crate::engine::memory::MemoryBudget;
+use crate::engine::memory::{MemoryBudget, Wake};
 use crate::engine::query::Query;
 
 /// Memory is measured at most this often.
@@ -40,16 +40,17 @@ enum State {
     Waits,
 }
 
+impl Wake for Signal {
+    fn wake(&self) {
+        self.raise();
+    }
+}
+
 impl Relief {
     /// Of a pipeline that `signal` wakes.
     pub(super) fn new(memory: &Arc<MemoryBudget>, signal: &Arc<Signal>) -> Self {
         let signal = Arc::downgrade(signal);
-        memory.wakes(move || {
-            signal.upgrade().is_some_and(|signal| {
-                signal.raise();
-                true
-            })
-        });
+        memory.wakes(signal);
         Self {
             memory: Arc::clone(memory),
             state: State::Enough,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, InFlight, checkpoint_of, has_news};
-use super::failure::{end_unfollowed, fail, failed_table};
+use super::failure::{end_unfollowed, fail, fail_all, failed_table};
 use super::order::{self, Write};
 use super::relief::Relief;
 use super::{Command, PipelineOptions, Reply, members, step};
@@ -334,9 +334,7 @@ impl PipelineThread {
             waiting
                 .into_iter()
                 .for_each(|own| drop(own.reply.send(Err(error.clone()))));
-            self.queries
-                .iter_mut()
-                .for_each(|query| fail(query, error.clone()));
+            fail_all(&mut self.queries, &error);
             return Err(error);
         }
         let started = Instant::now();
@@ -385,18 +383,18 @@ impl PipelineThread {
     fn serve_commands(&mut self) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Attach(queries, reply)) => {
-                    let outcome = queries.into_iter().try_for_each(|query| self.attach(query));
+                Ok(Command::Attach(query, reply)) => {
+                    let outcome = self.attach(*query);
                     self.fill_tables();
                     let _ = reply.send(outcome);
                 }
                 Ok(Command::Restore(queries, reply)) => {
-                    queries.into_iter().for_each(|query| self.restore(query));
+                    let outcome = self.restore(queries);
                     self.fill_tables();
-                    let _ = reply.send(());
+                    let _ = reply.send(outcome);
                 }
-                Ok(Command::Detach(id, reply)) => {
-                    let _ = reply.send(self.detach(id));
+                Ok(Command::Detach(departure, reply)) => {
+                    let _ = reply.send(self.detach(departure));
                 }
                 Ok(Command::Change(table, change)) => self.change(table, change),
                 Ok(Command::Filled(id, reply)) => self.filling.push((id, reply)),
@@ -405,8 +403,8 @@ impl PipelineThread {
                 Ok(Command::Status(reply)) => {
                     let _ = reply.send(self.status());
                 }
-                Ok(Command::Release { checkpoint, reply }) => {
-                    let _ = reply.send(self.release(checkpoint));
+                Ok(Command::Release(ending, reply)) => {
+                    let _ = reply.send(self.release(ending));
                     return false;
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -428,9 +426,7 @@ impl PipelineThread {
         self.in_flight.wait();
         match self.in_flight.take_failure() {
             Some(error) => {
-                self.queries
-                    .iter_mut()
-                    .for_each(|query| fail(query, error.clone()));
+                fail_all(&mut self.queries, &error);
                 Err(error)
             }
             None => Ok(()),

@@ -188,6 +188,7 @@ impl Intake {
             scan: Arc::clone(&binding.scan),
             environment,
             signal: Arc::clone(signal),
+            predecessors: parts.reaper.predecessors(spec.id),
         };
         let (connector, connector_options) = (Arc::clone(&binding.connector), binding.options.clone());
         let make = Box::new(move || connector.create(&connector_options));
@@ -195,10 +196,10 @@ impl Intake {
         Ok(())
     }
 
-    /// Closes the reader.
-    pub(crate) fn stop(&mut self) {
-        self.reader = None;
+    /// Takes nothing more. Dropping the reader that is given closes it, which may take time.
+    pub(crate) fn stop(&mut self) -> Option<Reader> {
         self.lanes = Lanes::default();
+        self.reader.take()
     }
 
     /// The plan's scan.
@@ -234,7 +235,8 @@ impl Intake {
             idle_changed: false,
         };
         let mut batches = Vec::new();
-        let mut failure = self.reader.as_ref().and_then(Reader::failure);
+        let failure = self.reader.as_ref().and_then(Reader::failure);
+        let mut failed = None;
         // While the source is in trouble nobody knows whether a silent partition has more.
         let is_reached = self
             .reader
@@ -247,12 +249,13 @@ impl Intake {
             if slot.shared.drain(&mut batches) {
                 slot.wake();
             }
+            // What the lane gave before its failure is visible first; what others give does not hide it.
+            failed = failed.or(lane_failure.filter(|_| batches.is_empty()));
             for batch in batches.drain(..) {
                 self.take_batch(partition, batch, now_us, &mut output);
             }
             let at_end = slot.shared.is_at_end() && is_reached;
             self.tracker.at_end(partition, at_end, now_us);
-            failure = failure.or(lane_failure);
             self.lanes.slots.push(slot);
         }
         for (partition, lost) in self.reader.iter().flat_map(Reader::take_lost) {
@@ -267,9 +270,9 @@ impl Intake {
                 .store(after.unwrap_or(i64::MIN), Ordering::SeqCst);
             self.wake_lanes_ahead();
         }
-        match failure {
-            Some(error) if !output.moved => Err(error),
-            _ => Ok(output),
+        match failed.or(failure.filter(|_| !output.moved)) {
+            Some(error) => Err(error),
+            None => Ok(output),
         }
     }
 

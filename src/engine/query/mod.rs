@@ -35,6 +35,7 @@ use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
 use crate::engine::merge::Origin;
 use crate::engine::operators::StepContext;
+use crate::engine::reaper::Reaper;
 use crate::engine::status::{MemoryStatus, OperatorStatus, Phase};
 
 /// A running query, owned by its pipeline's thread.
@@ -59,6 +60,7 @@ pub(crate) struct Query {
     pub(crate) is_dirty: bool,
     /// The time of its last step (µs since the epoch); that of the next one is not before it.
     pub(crate) time_us: i64,
+    reaper: Arc<Reaper>,
 }
 
 impl Query {
@@ -109,6 +111,7 @@ impl Query {
             is_dirty,
             failure,
             time_us: header.map_or(i64::MIN, |header| header.time_us),
+            reaper: Arc::clone(&parts.reaper),
         })
     }
 
@@ -120,15 +123,20 @@ impl Query {
         for intake in &mut self.intakes {
             intake.start(&self.spec, parts, signal)?;
         }
-        self.output.start(&self.spec, signal)
+        let predecessors = parts.reaper.predecessors(self.spec.id);
+        self.output.start(&self.spec, signal, predecessors)
     }
 
-    /// Stops the readers and the sink; the state stays as it is.
+    /// Stops the readers and the sink; the state stays as it is. They close elsewhere: nobody waits here.
     pub(crate) fn stop(&mut self) {
-        for intake in &mut self.intakes {
-            intake.stop();
+        let readers: Vec<_> = self.intakes.iter_mut().filter_map(Intake::stop).collect();
+        let worker = self.output.stop();
+        if !readers.is_empty() {
+            self.reaper.close(self.spec.id, readers);
         }
-        self.output.stop();
+        if let Some(worker) = worker {
+            self.reaper.close(self.spec.id, worker);
+        }
     }
 
     /// How far the query is: it takes what was there before it, goes on, or its bounded sources have been taken to their ends.

@@ -15,6 +15,7 @@ use super::spec::{EngineParts, QuerySpec, SinkTarget, Target};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::reaper::Predecessors;
 use crate::engine::sink::outbox::{FrozenOutbox, Outbox};
 use crate::engine::sink::rows::Shape;
 use crate::engine::sink::worker::{SinkState, SinkWorker};
@@ -158,7 +159,12 @@ impl Output {
     ///
     /// # Errors
     /// When the operating system gives no thread.
-    pub(crate) fn start(&mut self, spec: &QuerySpec, signal: &Arc<Signal>) -> Result<(), EngineError> {
+    pub(crate) fn start(
+        &mut self,
+        spec: &QuerySpec,
+        signal: &Arc<Signal>,
+        predecessors: Predecessors,
+    ) -> Result<(), EngineError> {
         if let Self::Table(table) = self {
             table.set_running(true);
             return Ok(());
@@ -172,17 +178,25 @@ impl Output {
             spec.name.clone(),
         );
         let make = Box::new(move || connector.open(&name, &options));
-        let worker = SinkWorker::start(&spec.name, make, Arc::clone(&sink.outbox), Arc::clone(signal))?;
+        let outbox = Arc::clone(&sink.outbox);
+        let worker = SinkWorker::start(&spec.name, make, outbox, (Arc::clone(signal), predecessors))?;
         sink.worker = Some(worker);
         Ok(())
     }
 
-    /// Stops delivering.
-    pub(crate) fn stop(&mut self) {
+    /// Stops delivering. Dropping the sink's thread that is given waits for what is in flight, which may take time.
+    pub(crate) fn stop(&mut self) -> Option<SinkWorker> {
         match self {
-            Self::View(_) => {}
-            Self::Sink(sink) => sink.worker = None,
-            Self::Table(table) => table.set_running(false),
+            Self::View(_) => None,
+            Self::Sink(sink) => {
+                let worker = sink.worker.take();
+                worker.iter().for_each(SinkWorker::end);
+                worker
+            }
+            Self::Table(table) => {
+                table.set_running(false);
+                None
+            }
         }
     }
 

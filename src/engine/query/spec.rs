@@ -19,6 +19,7 @@ use crate::engine::lane::pool::LanePool;
 use crate::engine::lane::scan::ScanSpec;
 use crate::engine::late_rows::LateLog;
 use crate::engine::memory::MemoryBudget;
+use crate::engine::reaper::Reaper;
 use crate::engine::source_settings::SourceSettings;
 use crate::engine::table::ConflictRule;
 
@@ -148,6 +149,8 @@ pub(crate) struct EngineParts {
     pub(crate) memory: Arc<MemoryBudget>,
     /// Held for writing while a step's results become visible; for reading while a read takes its snapshot.
     pub(crate) publish: Arc<parking_lot::RwLock<()>>,
+    /// Closes what queries have stopped.
+    pub(crate) reaper: Arc<Reaper>,
 }
 
 /// Next offsets by partition number, for people.

@@ -73,7 +73,8 @@ struct State {
     written_seq: u64,
     /// Rows below this are not in the store (deleted or never written).
     trimmed_seq: u64,
-    closed: bool,
+    /// Whose turn it is to deliver: threads that deliver are counted.
+    turn: u64,
 }
 
 /// The outbox of one sink.
@@ -193,33 +194,44 @@ impl Outbox {
         self.state.lock().confirmed_seq
     }
 
-    /// The chunk that holds row `seq`, waiting up to `timeout` for it; `None` if there is none yet or the outbox closed.
-    pub(crate) fn chunk_at(&self, seq: u64, timeout: std::time::Duration) -> Option<Arc<OutChunk>> {
+    /// The chunk that holds row `seq`, waiting up to `timeout` for it; `None` if there is none yet or the turn is over.
+    pub(crate) fn chunk_at(
+        &self,
+        seq: u64,
+        timeout: std::time::Duration,
+        turn: u64,
+    ) -> Option<Arc<OutChunk>> {
         let deadline = std::time::Instant::now() + timeout;
         let mut state = self.state.lock();
         loop {
             if let Some(chunk) = state.chunks.iter().find(|chunk| chunk.end_seq() > seq) {
                 return Some(Arc::clone(chunk));
             }
-            if state.closed || self.condvar.wait_until(&mut state, deadline).timed_out() {
+            if state.turn != turn || self.condvar.wait_until(&mut state, deadline).timed_out() {
                 return None;
             }
         }
     }
 
-    /// Whether nothing more will come.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().closed
+    /// Whether the thread whose turn it was has to end.
+    pub(crate) fn is_over(&self, turn: u64) -> bool {
+        self.state.lock().turn != turn
     }
 
-    /// Lets a new thread deliver, after another one has ended.
-    pub(crate) fn open(&self) {
-        self.state.lock().closed = false;
+    /// Begins the turn of a new thread, and ends that of the one before.
+    pub(crate) fn begin(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.turn += 1;
+        self.condvar.notify_all();
+        state.turn
     }
 
-    /// Lets the sink's thread end.
-    pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+    /// Ends a turn, if it is not over yet: lets its thread end.
+    pub(crate) fn end(&self, turn: u64) {
+        let mut state = self.state.lock();
+        if state.turn == turn {
+            state.turn += 1;
+        }
         self.condvar.notify_all();
     }
 

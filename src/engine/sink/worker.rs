@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::outbox::Outbox;
 use crate::engine::error::EngineError;
 use crate::engine::lane::queue::Signal;
+use crate::engine::reaper::Predecessors;
 
 const WRITE_WAIT: Duration = Duration::from_millis(200);
 const CONFIRM_WAIT: Duration = Duration::from_millis(20);
@@ -38,6 +39,7 @@ pub(crate) type MakeSink = Box<dyn Fn() -> Result<Box<dyn Sink>, ConnectorError>
 /// A running sink. Dropping it waits briefly for what is in flight.
 pub(crate) struct SinkWorker {
     outbox: Arc<Outbox>,
+    turn: u64,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -51,7 +53,7 @@ struct Shared {
 }
 
 impl SinkWorker {
-    /// Starts delivering from the outbox's first unconfirmed row.
+    /// Starts delivering from the outbox's first unconfirmed row, once its predecessors have closed.
     ///
     /// # Errors
     /// When the operating system gives no thread.
@@ -59,9 +61,9 @@ impl SinkWorker {
         name: &str,
         make: MakeSink,
         outbox: Arc<Outbox>,
-        signal: Arc<Signal>,
+        (signal, predecessors): (Arc<Signal>, Predecessors),
     ) -> Result<Self, EngineError> {
-        outbox.open();
+        let turn = outbox.begin();
         let shared = Arc::new(Shared {
             state: Mutex::new(SinkState::Running),
             failures: AtomicU64::new(0),
@@ -73,8 +75,10 @@ impl SinkWorker {
             sink: None,
             outbox: Arc::clone(&outbox),
             shared: Arc::clone(&shared),
+            turn,
             signal,
-            next: outbox.confirmed_seq(),
+            predecessors,
+            next: 0,
         };
         let thread = std::thread::Builder::new()
             .name(format!("hw-sink-{name}"))
@@ -82,6 +86,7 @@ impl SinkWorker {
             .map_err(|error| EngineError::new("53000", format!("no thread for a sink: {error}")))?;
         Ok(Self {
             outbox,
+            turn,
             shared,
             thread: Some(thread),
         })
@@ -90,6 +95,11 @@ impl SinkWorker {
     /// How it is.
     pub(crate) fn state(&self) -> SinkState {
         self.shared.state.lock().clone()
+    }
+
+    /// Lets it end: nothing more is handed to the client. Dropping it waits for that.
+    pub(crate) fn end(&self) {
+        self.outbox.end(self.turn);
     }
 
     /// Deliveries that failed since it was started.
@@ -105,7 +115,7 @@ impl SinkWorker {
 
 impl Drop for SinkWorker {
     fn drop(&mut self) {
-        self.outbox.close();
+        self.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -117,8 +127,10 @@ struct Delivery {
     make: MakeSink,
     sink: Option<Box<dyn Sink>>,
     outbox: Arc<Outbox>,
+    turn: u64,
     shared: Arc<Shared>,
     signal: Arc<Signal>,
+    predecessors: Predecessors,
     /// The next row to hand to the client.
     next: u64,
 }
@@ -126,7 +138,10 @@ struct Delivery {
 impl Delivery {
     fn run(mut self) {
         let mut retry = RETRY_FIRST;
-        while !self.outbox.is_closed() {
+        while !self.is_over() && !self.predecessors.wait(WRITE_WAIT) {}
+        // What they have confirmed while they closed is not sent again.
+        self.next = self.outbox.confirmed_seq();
+        while !self.is_over() {
             let round = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.round()));
             if let Some(sink) = &mut self.sink {
                 *self.shared.statistics.lock() = sink.statistics();
@@ -157,6 +172,10 @@ impl Delivery {
         }
     }
 
+    fn is_over(&self) -> bool {
+        self.outbox.is_over(self.turn)
+    }
+
     /// The client, opened at the first use.
     fn sink(&mut self) -> Result<&mut Box<dyn Sink>, ConnectorError> {
         if self.sink.is_none() {
@@ -171,7 +190,7 @@ impl Delivery {
     fn round(&mut self) -> Result<(), ConnectorError> {
         let in_flight = self.next > self.outbox.confirmed_seq();
         let wait = if in_flight { Duration::ZERO } else { IDLE_WAIT };
-        if let Some(chunk) = self.outbox.chunk_at(self.next, wait) {
+        if let Some(chunk) = self.outbox.chunk_at(self.next, wait, self.turn) {
             let records = chunk.records(&self.outbox.encoder)?;
             let from = usize::try_from(self.next - chunk.first_seq()).unwrap_or(usize::MAX);
             fail::fail_point!("sink-before-write");
@@ -206,7 +225,7 @@ impl Delivery {
         tracing::warn!(sink = %self.name, error = %error, "sink tries again");
         *self.shared.state.lock() = SinkState::Retrying(error.into());
         // A closing outbox ends the wait at once.
-        let _ = self.outbox.chunk_at(u64::MAX, retry);
+        let _ = self.outbox.chunk_at(u64::MAX, retry, self.turn);
         self.next = self.outbox.confirmed_seq();
         if let Some(sink) = &mut self.sink {
             sink.rewind(self.next);

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast;
 
 pub use self::index::{CreateIndex, IndexColumn};
 pub use self::session::{
-    Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare, Execute, Fetch,
-    Prepare, Transaction, TransactionModes, UserChange, UserPassword,
+    Copy, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare,
+    Execute, Fetch, ForceQuote, Prepare, Transaction, TransactionModes, UserChange, UserPassword,
 };
 
 /// One statement with its own text.

@@ -92,8 +92,8 @@ impl Connection {
             let prepared = running
                 .wait(&mut self.wire, self.session.prepare(&parsed, &declared))
                 .await?;
-            let found = prepared.parameters().iter().map(parameter_oid);
-            statement.oids = found
+            statement.oids = oids_of(&prepared)
+                .into_iter()
                 .enumerate()
                 .map(|(at, found)| match types.get(at) {
                     Some(given) if !is_open(*given) => *given,
@@ -130,7 +130,7 @@ impl Connection {
             None => {
                 let prepared = self.session.prepared(name)?;
                 Ok(Found {
-                    oids: prepared.parameters().iter().map(parameter_oid).collect(),
+                    oids: oids_of(&prepared),
                     sql: Arc::from(prepared.parsed().text.as_str()),
                     prepared: Some(prepared),
                 })
@@ -270,6 +270,17 @@ impl Connection {
             None => Ok(()),
         }
     }
+}
+
+/// The types of a statement's parameters, by their numbers.
+fn oids_of(prepared: &Prepared) -> Vec<u32> {
+    let parameters = prepared.parameters().iter().enumerate();
+    let oid = |(at, data_type)| {
+        prepared
+            .number_told(at)
+            .unwrap_or_else(|| parameter_oid(data_type))
+    };
+    parameters.map(oid).collect()
 }
 
 fn no_portal(name: &str) -> Error {

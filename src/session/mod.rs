@@ -13,6 +13,7 @@ mod transaction;
 
 use std::time::{Duration, Instant};
 
+use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse;
 use highwater_sql::plan;
 use highwater_sql::statement::{CopyDirection, Parsed, Show, Statement};
@@ -208,7 +209,7 @@ impl Session {
             return Ok(Outcome::done("PLAN").into());
         }
         match &parsed.statement {
-            Statement::Query(query) => return select::open(database, query, "SELECT").await,
+            Statement::Query(query) => return self.select(query, &parsed.text).await,
             Statement::Subscribe(subscribe) => {
                 let rows = ChangeRows::open(database, subscribe).await?;
                 return Ok(Answer::counted("SUBSCRIBE", RowStream::changes(rows)));
@@ -221,6 +222,16 @@ impl Session {
             _ => {}
         }
         Ok(self.outcome(parsed).await?.into())
+    }
+
+    /// Starts a query of a text.
+    async fn select(&self, query: &ast::Query, text: &str) -> Result<Answer> {
+        let answered = match plan::may_ask_settings(text) {
+            true => self.with_settings(query)?,
+            false => None,
+        };
+        let query = answered.as_ref().unwrap_or(query);
+        select::open(&self.database, query, "SELECT").await
     }
 
     /// Plans a statement and does not run it.

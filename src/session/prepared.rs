@@ -24,6 +24,8 @@ use crate::{query, subscription, system};
 pub struct Prepared {
     parsed: Parsed,
     parameters: Vec<DataType>,
+    /// The numbers of the types that clients are told of parameters, where these are not those of their values.
+    numbers: BTreeMap<usize, u32>,
     schema: Option<SchemaRef>,
 }
 
@@ -36,6 +38,11 @@ impl Prepared {
     #[must_use]
     pub fn parameters(&self) -> &[DataType] {
         &self.parameters
+    }
+
+    /// The number of the type that clients are told of the parameter at a place, where it is one that only the catalogs have.
+    pub(crate) fn number_told(&self, at: usize) -> Option<u32> {
+        self.numbers.get(&(at + 1)).copied()
     }
 
     /// The columns that the statement gives, if it gives rows.
@@ -109,6 +116,10 @@ impl Session {
             .collect();
         let schema = self.schema_of(&plan::with_values(statement, &nulls)?).await?;
         Ok(Prepared {
+            numbers: match parameters.is_empty() {
+                true => BTreeMap::new(),
+                false => plan::parameter_numbers(statement)?,
+            },
             parsed: parsed.clone(),
             parameters,
             schema,
@@ -218,7 +229,7 @@ impl Session {
         self.admit(&bound.statement)?;
         // PREPARE takes no other statements.
         let answer = match &bound.statement {
-            Statement::Query(query) => select::open(&self.database, query, "SELECT").await?,
+            Statement::Query(query) => self.select(query, &bound.text).await?,
             statement => dml::change(&self.database, statement).await?.into(),
         };
         self.ran(&bound.statement);
@@ -297,6 +308,7 @@ async fn planned(database: &Database, statement: &Statement) -> Result<PlannedSe
         }
         _ => return Err(no_parameters()),
     };
+    let query = &plan::with_settings(query, None)?;
     let catalog = database.shared.catalog();
     let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
     select::planned(database, &catalog, &system, |resolver| {

@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Ident, SelectItem, UnaryOperator, Value, ValueWithSpan,
 };
 
+use crate::oids::{array_of, oid};
 use crate::parse::parse_data_type;
 use crate::plan::place::position_of;
 use crate::plan::spelled::call;
@@ -64,6 +65,42 @@ pub fn parameter_count(statement: &Statement) -> Result<usize, SqlError> {
         Ok(())
     })?;
     Ok(count)
+}
+
+/// The numbers of the types that only the catalogs have, of parameters that are cast to one (`$1::oid[]`): clients are told of these, as
+/// PostgreSQL tells them.
+///
+/// # Errors
+/// None that a statement that has been read can have.
+pub fn parameter_numbers(statement: &Statement) -> Result<BTreeMap<usize, u32>, SqlError> {
+    let mut numbers = BTreeMap::new();
+    parts(&mut statement.clone(), &mut |part| {
+        if let PartMut::Expr(Expr::Cast { expr, data_type, .. }) = part
+            && let Some(number) = number_of(expr)
+            && let Some(oid) = catalog_type(data_type)
+        {
+            numbers.entry(number).or_insert(oid);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(numbers)
+}
+
+/// The number of a type that only the catalogs have.
+fn catalog_type(data_type: &ast::DataType) -> Option<u32> {
+    match data_type {
+        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(item, None)) => {
+            catalog_type(item).map(array_of)
+        }
+        ast::DataType::Custom(name, arguments) if arguments.is_empty() => {
+            match name.to_string().to_lowercase().trim_start_matches("pg_catalog.") {
+                "oid" => Some(oid::OID),
+                "_oid" => Some(array_of(oid::OID)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Refuses a statement that names parameters, for where no values come with it.

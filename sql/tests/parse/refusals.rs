@@ -36,7 +36,7 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "(a, b) = (1,",
     ),
     ("DELETE FROM t USING u", "USING in DELETE", "USING u"),
-    ("COPY t FROM STDIN BINARY", "COPY in the binary format", "BINARY"),
+    ("COPY t FROM STDIN (FREEZE)", "COPY FREEZE", "FREEZE"),
     (
         "COPY t FROM '/tmp/x'",
         "COPY with a file of the server",

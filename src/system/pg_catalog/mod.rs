@@ -16,6 +16,7 @@ mod functions;
 mod names;
 mod relations;
 pub(crate) mod shape;
+mod sizes;
 mod told;
 
 use std::pin::Pin;

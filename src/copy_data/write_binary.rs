@@ -1,6 +1,6 @@
 //! Rows in PostgreSQL's binary format.
 
-use arrow::array::{Array as _, ArrayRef};
+use arrow::array::ArrayRef;
 use arrow::datatypes::Schema;
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut as _, BytesMut};

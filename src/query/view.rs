@@ -2,6 +2,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -77,6 +79,26 @@ pub(super) struct ViewScanPartition {
     given: usize,
     /// Whether each of them is given by values, and none by bounds.
     is_equality: bool,
+    /// What was read so far.
+    figures: Arc<ReadFigures>,
+}
+
+/// What a scan has read, for EXPLAIN ANALYZE.
+#[derive(Default)]
+struct ReadFigures {
+    /// Whether it has begun.
+    has_begun: AtomicBool,
+    rows: AtomicU64,
+    /// Time that reading took (ns), without that of those who wait for the rows.
+    busy_ns: AtomicU64,
+}
+
+impl ReadFigures {
+    fn add(&self, rows: usize, took: Duration) {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.busy_ns.fetch_add(took, Ordering::Relaxed);
+    }
 }
 
 impl ViewProvider {
@@ -119,6 +141,7 @@ impl ViewProvider {
             is_equality: choice.equal == choice.given,
             index: index.map(str::to_owned),
             reader: reader.clone(),
+            figures: Arc::default(),
         };
         let ordering = partition.ordering();
         let scan =
@@ -185,7 +208,14 @@ impl ViewScanPartition {
 
 impl std::fmt::Debug for ViewScanPartition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{READS}{}: {}", self.name, self.describe())
+        write!(f, "{READS}{}: {}", self.name, self.describe())?;
+        let figures = &self.figures;
+        if figures.has_begun.load(Ordering::Relaxed) {
+            let rows = figures.rows.load(Ordering::Relaxed);
+            let busy_ms = figures.busy_ns.load(Ordering::Relaxed) as f64 / 1e6;
+            write!(f, " (actual rows={rows} time={busy_ms:.3} ms)")?;
+        }
+        Ok(())
     }
 }
 
@@ -241,12 +271,18 @@ impl PartitionStream for ViewScanPartition {
         let batch_rows = context.session_config().batch_size();
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), QUEUED_BATCHES);
         let sender = stream.tx();
+        let figures = Arc::clone(&self.figures);
+        figures.has_begun.store(true, Ordering::Relaxed);
         // Reads of the store block, so they have a thread of their own; it ends when nobody takes its batches.
         stream.spawn_blocking(move || {
+            let mut begun = Instant::now();
             for batch in batches(&reader, projection.as_deref(), access, batch_rows)? {
-                if sender.blocking_send(Ok(batch?)).is_err() {
+                let batch = batch?;
+                figures.add(batch.num_rows(), begun.elapsed());
+                if sender.blocking_send(Ok(batch)).is_err() {
                     break;
                 }
+                begun = Instant::now();
             }
             Ok(())
         });

@@ -22,14 +22,15 @@ use highwater_sql::statement::{Statement, Target};
 use highwater_storage::ObjectId;
 
 use super::select;
-use crate::database::{Database, names_of};
+use crate::database::{Database, objects_of};
 use crate::engine::query::change::{READ_AGAIN, TableChange};
 use crate::engine::query::output::SharedView;
 use crate::engine::table::{self, ConflictRule, Resolved};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
+use crate::query::{self, Work};
+use crate::system;
 use crate::text::ColumnText;
-use crate::{query, system};
 
 /// How often a statement reads the rows that it changes before it gives up.
 const ATTEMPTS_MAX: usize = 100;
@@ -185,7 +186,7 @@ impl Change {
         let relations = plan::relations_read_by(&self.statement);
         database
             .shared
-            .filled(&self.catalog, names_of(&relations))
+            .filled(&self.catalog, &objects_of(&self.catalog, &relations))
             .await?;
         let _writer = view.writer.lock().await;
         let written = view.written.load(Ordering::SeqCst);
@@ -227,7 +228,8 @@ impl Change {
         };
         let planned = self.plan(database, table).await?;
         let runtime = &database.shared.runtime;
-        let (_, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        let (_, batches) =
+            query::collect_in_order(runtime, Work::Plan(planned.plan), &planned.columns).await?;
         Ok(batches)
     }
 
@@ -313,7 +315,8 @@ impl Change {
     ) -> Result<Rows> {
         let planned = self.plan_returned((target, items), rows)?;
         let runtime = &database.shared.runtime;
-        let (schema, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        let (schema, batches) =
+            query::collect_in_order(runtime, Work::Plan(planned.plan), &planned.columns).await?;
         Ok(Rows { schema, batches })
     }
 }

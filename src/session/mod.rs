@@ -256,8 +256,8 @@ impl Session {
                 database.refuse_read_only("FLUSH")?;
                 database.shared.engine.barrier().await?;
                 let catalog = database.shared.catalog();
-                let names = catalog.iter().map(|object| object.name.clone());
-                database.shared.filled(&catalog, names).await?;
+                let all: Vec<_> = catalog.iter().cloned().collect();
+                database.shared.filled(&catalog, &all).await?;
                 Ok(Outcome::done("FLUSH"))
             }
             Statement::CreateView(_) => database.create_view(parsed).await,
@@ -269,10 +269,15 @@ impl Session {
             Statement::Show(Show::Setting(name)) => self.show_setting(name),
             Statement::Show(Show::Settings) => self.show_settings(),
             Statement::Show(show) => describe::show(database, show).await,
-            Statement::Describe(name) => describe::describe(database, name),
-            Statement::Explain { verbose, statement } => {
-                describe::explain(database, statement, *verbose).await
-            }
+            Statement::Describe { schema, name } => describe::describe(database, schema.as_deref(), name),
+            Statement::Explain {
+                analyze: true,
+                statement,
+                ..
+            } => describe::analyze(database, statement).await,
+            Statement::Explain {
+                verbose, statement, ..
+            } => describe::explain(database, statement, *verbose).await,
             Statement::ExplainRunning {
                 asks,
                 kind,

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse;
 use highwater_sql::plan::{self, Parameter, PlannedSelect};
-use highwater_sql::statement::{CursorQuery, Execute, Parsed, Prepare, Show, Statement};
+use highwater_sql::statement::{Asks, CursorQuery, Execute, Parsed, Prepare, Show, Statement};
 use parking_lot::Mutex;
 
 use super::{Session, describe, dml, running, select};
@@ -153,10 +153,14 @@ impl Session {
             Statement::Show(Show::Setting(name)) => self.show_setting(name)?.rows,
             Statement::Show(Show::Settings) => self.show_settings()?.rows,
             Statement::Show(show) => describe::show(database, show).await?.rows,
-            Statement::Describe(name) => describe::describe(database, name)?.rows,
-            Statement::Explain { verbose, statement } => {
-                describe::explain(database, statement, *verbose).await?.rows
+            Statement::Describe { schema, name } => {
+                describe::describe(database, schema.as_deref(), name)?.rows
             }
+            // It is run when it is executed.
+            Statement::Explain { analyze: true, .. } => return Ok(Some(running::schema(Asks::Analyze))),
+            Statement::Explain {
+                verbose, statement, ..
+            } => describe::explain(database, statement, *verbose).await?.rows,
             Statement::ExplainRunning { asks, .. } => return Ok(Some(running::schema(*asks))),
             _ => None,
         };
@@ -308,12 +312,8 @@ async fn planned(database: &Database, statement: &Statement) -> Result<PlannedSe
         }
         _ => return Err(no_parameters()),
     };
-    let query = &plan::with_settings(query, None)?;
-    let catalog = database.shared.catalog();
-    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
-    select::planned(database, &catalog, &system, |resolver| {
-        plan::plan_select(&catalog, query, resolver)
-    })
+    let query = plan::with_settings(query, None)?;
+    select::plan_of(database, &database.shared.catalog(), &query).await
 }
 
 fn no_parameters() -> Error {

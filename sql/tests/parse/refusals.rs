@@ -118,7 +118,16 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "payload AS p",
     ),
     ("ALTER SOURCE s PAUSE", "ALTER SOURCE … PAUSE", "PAUSE"),
-    ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE", "ANALYZE SELE"),
+    (
+        "EXPLAIN ANALYZE INSERT INTO t VALUES (1)",
+        "EXPLAIN ANALYZE of a statement that changes something",
+        "INSERT INTO ",
+    ),
+    (
+        "EXPLAIN (ANALYZE, BUFFERS) SELECT 1",
+        "EXPLAIN with BUFFERS",
+        "BUFFERS) SEL",
+    ),
     (
         "EXPLAIN CREATE SOURCE s",
         "EXPLAIN of CREATE SOURCE",

@@ -86,7 +86,10 @@ async fn rows_go_out_and_come_in_as_binary() {
     let served = Served::start().await;
     let client = served.connect().await;
     client.simple_query(TABLE).await.unwrap();
-    client.simple_query(&TABLE.replace("TABLE t", "TABLE u")).await.unwrap();
+    client
+        .simple_query(&TABLE.replace("TABLE t", "TABLE u"))
+        .await
+        .unwrap();
     client
         .simple_query("INSERT INTO t VALUES (1, 'x', -1.5, '2024-01-02 03:04:05', ARRAY[1, NULL]), (2, NULL, NULL, NULL, NULL)")
         .await
@@ -98,15 +101,26 @@ async fn rows_go_out_and_come_in_as_binary() {
     let expected = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x04\0\0\0\x01\0\0\0\x01x\0\x02\0\0\0\x04\0\0\0\x02\xff\xff\xff\xff\xff\xff";
     assert_eq!(pieces.concat(), expected);
 
-    let all: Vec<Bytes> = client.copy_out("COPY t TO STDOUT BINARY").await.unwrap().try_collect().await.unwrap();
-    let sink = client.copy_in::<_, Bytes>("COPY u FROM STDIN (FORMAT 'binary')").await.unwrap();
+    let all: Vec<Bytes> = client
+        .copy_out("COPY t TO STDOUT BINARY")
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    let sink = client
+        .copy_in::<_, Bytes>("COPY u FROM STDIN (FORMAT 'binary')")
+        .await
+        .unwrap();
     futures::pin_mut!(sink);
     sink.send(Bytes::from(all.concat())).await.unwrap();
     assert_eq!(sink.finish().await.unwrap(), 2);
     let expected = ["1|x|-1.50|2024-01-02 03:04:05|{1,NULL}", "2|NULL|NULL|NULL|NULL"];
     assert_eq!(lines(&client, "SELECT * FROM u ORDER BY a").await, expected);
 
-    let error = copy_in(&client, "COPY u FROM STDIN (FORMAT binary)", &["1\tx\n"]).await.unwrap_err();
+    let error = copy_in(&client, "COPY u FROM STDIN (FORMAT binary)", &["1\tx\n"])
+        .await
+        .unwrap_err();
     assert_eq!(told(&error).0, "22P04");
     assert_eq!(lines(&client, "SELECT count(*) FROM u").await, ["2"]);
     served.end().await;
@@ -116,15 +130,34 @@ async fn rows_go_out_and_come_in_as_binary() {
 async fn options_of_csv_are_those_of_postgresql() {
     let served = Served::start().await;
     let client = served.connect().await;
-    client.simple_query("CREATE TABLE o (a INT PRIMARY KEY, b VARCHAR, c VARCHAR)").await.unwrap();
+    client
+        .simple_query("CREATE TABLE o (a INT PRIMARY KEY, b VARCHAR, c VARCHAR)")
+        .await
+        .unwrap();
     let csv = "(FORMAT csv, HEADER match, NULL '-', QUOTE '~', ESCAPE '!', DELIMITER ';', ENCODING 'UTF8', FORCE_NOT_NULL (b), FORCE_NULL (c))";
     let rows = ["a;b;c\n1;-;~-~\n2;~x!~y~;z\n"];
-    assert_eq!(copy_in(&client, &format!("COPY o FROM STDIN {csv}"), &rows).await.unwrap(), 2);
-    assert_eq!(lines(&client, "SELECT * FROM o ORDER BY a").await, ["1|-|NULL", "2|x~y|z"]);
+    assert_eq!(
+        copy_in(&client, &format!("COPY o FROM STDIN {csv}"), &rows)
+            .await
+            .unwrap(),
+        2
+    );
+    assert_eq!(
+        lines(&client, "SELECT * FROM o ORDER BY a").await,
+        ["1|-|NULL", "2|x~y|z"]
+    );
 
-    let error = copy_in(&client, "COPY o (a, c) FROM STDIN (HEADER match)", &["a\tb\n"]).await.unwrap_err();
+    let error = copy_in(&client, "COPY o (a, c) FROM STDIN (HEADER match)", &["a\tb\n"])
+        .await
+        .unwrap_err();
     assert_eq!(told(&error).0, "22P04");
-    assert!(error.as_db_error().unwrap().message().contains("got \"b\", expected \"c\""));
+    assert!(
+        error
+            .as_db_error()
+            .unwrap()
+            .message()
+            .contains("got \"b\", expected \"c\"")
+    );
 
     let query = "COPY (SELECT * FROM o ORDER BY a) TO STDOUT";
     let out = copied_out(&client, &format!("{query} (FORMAT csv, FORCE_QUOTE (b))")).await;

@@ -11,7 +11,9 @@ mod access;
 mod analyze;
 mod failure;
 mod guard;
+mod order;
 mod pool;
+mod reuse;
 mod source;
 mod stop;
 mod subplan;
@@ -57,6 +59,7 @@ pub(crate) use self::analyze::analyzed;
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
 use self::pool::Lease;
+pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
 use self::stop::{StopJoins, Stopped};
 use self::view::READS;
@@ -236,23 +239,24 @@ async fn physical(
     let plan = match work {
         Work::Plan(plan) => {
             let plan = subplan::running(plan).map_err(translate)?;
-            state.create_physical_plan(&plan).await
+            state.optimize(&plan)
         }
-        Work::Optimized(plan) => {
-            let plan = with_values(plan, &state).map_err(translate)?;
-            state.query_planner().create_physical_plan(&plan, &state).await
-        }
+        Work::Optimized(plan) => with_values(plan, &state),
     };
+    let plan = plan.and_then(order::told).map_err(translate)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await;
     let plan = plan.and_then(|plan| StopJoins(stopped).optimize(plan, state.config_options()));
     Ok((plan.map_err(translate)?, state.task_ctx()))
 }
 
-/// Optimizes a plan whose values are not all there yet, for [`Work::Optimized`].
+/// Optimizes a plan on `runtime` whose values are not all there yet, for [`Work::Optimized`].
 ///
 /// # Errors
 /// What DataFusion finds wrong with the plan.
-pub(crate) fn optimized(plan: &LogicalPlan) -> Result<LogicalPlan> {
-    state(partitions_wanted())?.optimize(plan).map_err(translate)
+pub(crate) async fn optimized(runtime: &Handle, plan: LogicalPlan) -> Result<LogicalPlan> {
+    // On the runtime, as every plan: a panic reaches nobody.
+    let made = runtime.spawn(async move { state(partitions_wanted())?.optimize(&plan).map_err(translate) });
+    made.await.map_err(|error| crashed(error.try_into_panic().ok()))?
 }
 
 /// What is left to do for an optimized plan when its values are there: constants are folded, and scans are told of conditions and limits.

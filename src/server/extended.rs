@@ -49,6 +49,7 @@ pub(super) struct BoundPortal {
 struct Bound {
     prepared: Arc<Prepared>,
     parsed: Parsed,
+    values: Vec<Option<String>>,
     formats: Vec<Format>,
     /// It has been started.
     portal: Option<Portal>,
@@ -149,7 +150,7 @@ impl Connection {
             None => None,
             Some(prepared) => {
                 let values = values(&oids, &bind.formats, &bind.values)?;
-                let parsed = prepared.bind(values)?;
+                let parsed = prepared.bind(values.clone())?;
                 let columns = prepared.schema().map_or(0, |schema| schema.fields().len());
                 let formats = match prepared.schema() {
                     Some(schema) => {
@@ -162,6 +163,7 @@ impl Connection {
                 Some(Bound {
                     prepared,
                     parsed,
+                    values,
                     formats,
                     portal: None,
                 })
@@ -249,7 +251,9 @@ impl Connection {
             {
                 return self.copy_in(copy, running).await;
             }
-            let started = self.session.start(&bound.parsed);
+            let started = self
+                .session
+                .start_prepared(&bound.prepared, &bound.parsed, &bound.values);
             let answer = running.wait(&mut self.wire, started).await?;
             self.notices(answer.notices());
             let portal = Portal::new(answer, bound.formats.clone());

@@ -6,6 +6,7 @@ mod describe;
 mod dml;
 mod lookup;
 mod prepared;
+mod reuse;
 mod running;
 mod select;
 mod settings;
@@ -26,6 +27,7 @@ pub use self::transaction::TransactionStatus;
 
 use self::cursors::Cursors;
 use self::prepared::PreparedStatements;
+use self::reuse::Bound;
 use self::settings::Settings;
 use self::transaction::Block;
 use crate::activity::{self, ClientInfo, Place};
@@ -165,6 +167,24 @@ impl Session {
     /// # Errors
     /// What the statement reports.
     pub async fn start(&self, parsed: &Parsed) -> Result<Answer> {
+        self.start_with(parsed, None).await
+    }
+
+    /// Runs a prepared statement with values for its parameters, as [`start`](Self::start) runs `parsed`, which is the statement with
+    /// these values ([`Prepared::bind`]). From the second run on its plan is used again, as long as no object has come or gone.
+    ///
+    /// # Errors
+    /// What the statement reports.
+    pub async fn start_prepared(
+        &self,
+        prepared: &Prepared,
+        parsed: &Parsed,
+        values: &[Option<String>],
+    ) -> Result<Answer> {
+        self.start_with(parsed, Some(Bound { prepared, values })).await
+    }
+
+    async fn start_with(&self, parsed: &Parsed, bound: Option<Bound<'_>>) -> Result<Answer> {
         let counts = &self.database.shared.activity;
         counts.count();
         if let Some(place) = &self.place {
@@ -183,7 +203,7 @@ impl Session {
             if parsed.text.contains('$') {
                 plan::refuse_parameters(&parsed.statement)?;
             }
-            self.dispatch(parsed).await
+            self.dispatch(parsed, bound).await
         };
         let answer = started.instrument(span.clone()).await;
         let _in_span = span.enter();
@@ -202,14 +222,17 @@ impl Session {
         answer
     }
 
-    async fn dispatch(&self, parsed: &Parsed) -> Result<Answer> {
+    async fn dispatch(&self, parsed: &Parsed, bound: Option<Bound<'_>>) -> Result<Answer> {
         let database = &self.database;
         if database.plans_only() && !changes_catalog(&parsed.statement) {
             self.plan_alone(parsed).await?;
             return Ok(Outcome::done("PLAN").into());
         }
         match &parsed.statement {
-            Statement::Query(query) => return self.select(query, &parsed.text).await,
+            Statement::Query(query) => return self.select(query, &parsed.text, bound).await,
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+                return Ok(dml::change(database, &parsed.statement, bound).await?.into());
+            }
             Statement::Subscribe(subscribe) => {
                 let rows = ChangeRows::open(database, subscribe).await?;
                 return Ok(Answer::counted("SUBSCRIBE", RowStream::changes(rows)));
@@ -225,13 +248,13 @@ impl Session {
     }
 
     /// Starts a query of a text.
-    async fn select(&self, query: &ast::Query, text: &str) -> Result<Answer> {
+    async fn select(&self, query: &ast::Query, text: &str, bound: Option<Bound<'_>>) -> Result<Answer> {
         let answered = match plan::may_ask_settings(text) {
             true => self.with_settings(query)?,
             false => None,
         };
         let query = answered.as_ref().unwrap_or(query);
-        select::open(&self.database, query, "SELECT").await
+        select::open_bound(&self.database, query, "SELECT", bound).await
     }
 
     /// Plans a statement and does not run it.
@@ -249,9 +272,6 @@ impl Session {
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
             Statement::CreateTable(_) => database.create_table(parsed).await,
-            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-                dml::change(database, &parsed.statement).await
-            }
             Statement::Flush => {
                 database.refuse_read_only("FLUSH")?;
                 database.shared.engine.barrier().await?;

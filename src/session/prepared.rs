@@ -11,6 +11,7 @@ use highwater_sql::plan::{self, Parameter, PlannedSelect};
 use highwater_sql::statement::{Asks, CursorQuery, Execute, Parsed, Prepare, Show, Statement};
 use parking_lot::Mutex;
 
+use super::reuse::{Bound, KeptPlan};
 use super::{Session, describe, dml, running, select};
 use crate::answer::Answer;
 use crate::database::Database;
@@ -27,6 +28,8 @@ pub struct Prepared {
     /// The numbers of the types that clients are told of parameters, where these are not those of their values.
     numbers: BTreeMap<usize, u32>,
     schema: Option<SchemaRef>,
+    /// What it keeps of its plan.
+    pub(super) kept: KeptPlan,
 }
 
 /// Prepared statements of a session, by name.
@@ -123,6 +126,7 @@ impl Session {
             parsed: parsed.clone(),
             parameters,
             schema,
+            kept: KeptPlan::default(),
         })
     }
 
@@ -229,14 +233,19 @@ impl Session {
                 execute.values.len()
             )));
         }
-        let bound = prepared.bind(self.values_of(&prepared.parameters, execute).await?)?;
-        self.admit(&bound.statement)?;
+        let values = self.values_of(&prepared.parameters, execute).await?;
+        let parsed = prepared.bind(values.clone())?;
+        self.admit(&parsed.statement)?;
+        let bound = Some(Bound {
+            prepared: &prepared,
+            values: &values,
+        });
         // PREPARE takes no other statements.
-        let answer = match &bound.statement {
-            Statement::Query(query) => self.select(query, &bound.text).await?,
-            statement => dml::change(&self.database, statement).await?.into(),
+        let answer = match &parsed.statement {
+            Statement::Query(query) => self.select(query, &parsed.text, bound).await?,
+            statement => dml::change(&self.database, statement, bound).await?.into(),
         };
-        self.ran(&bound.statement);
+        self.ran(&parsed.statement);
         Ok(answer)
     }
 

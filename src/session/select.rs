@@ -16,6 +16,7 @@ use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
 use super::lookup;
+use super::reuse::Bound;
 use crate::answer::{Answer, RowStream};
 use crate::database::{Database, bounded_read, objects_of};
 use crate::engine::view::ViewReader;
@@ -26,6 +27,16 @@ use crate::system::{self, Facts, pg_catalog};
 
 /// Starts a query.
 pub(super) async fn open(database: &Database, query: &ast::Query, verb: &'static str) -> Result<Answer> {
+    open_bound(database, query, verb, None).await
+}
+
+/// Starts a query that is perhaps one of a prepared statement.
+pub(super) async fn open_bound(
+    database: &Database,
+    query: &ast::Query,
+    verb: &'static str,
+    bound: Option<Bound<'_>>,
+) -> Result<Answer> {
     let catalog = database.shared.catalog();
     let relations = plan::relations_of(query);
     let objects = objects_of(&catalog, &relations);
@@ -33,6 +44,14 @@ pub(super) async fn open(database: &Database, query: &ast::Query, verb: &'static
     let notices = stopped(database, &objects);
     if let Some(rows) = lookup::rows(database, &catalog, &objects, query)? {
         return Ok(Answer::counted(verb, rows.into()).with_notices(notices));
+    }
+    if let Some(bound) = bound
+        && let Some(ready) = bound.plan(database, &catalog).await
+        && let Some(values) = bound.scalars()
+        && let Some(work) = ready.work(database, &catalog, values)?
+    {
+        let rows = query::stream(&database.shared.runtime, work, &ready.columns, &[]).await?;
+        return Ok(Answer::counted(verb, RowStream::query(rows)).with_notices(notices));
     }
     let system = system::Snapshot::take(database, &relations).await?;
     let planned = planned(database, &catalog, &system, |resolver| {
@@ -188,7 +207,7 @@ pub(super) async fn show(database: &Database, sql: &str) -> Result<Outcome> {
 }
 
 /// A reader of a table or a materialized view; `None` for a name that is neither.
-fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
+pub(super) fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
     let Some(object) = catalog.get(name) else {
         return Ok(None);
     };

@@ -54,7 +54,7 @@ const fn setting(name: &'static str, default: &'static str, takes: Takes) -> Set
 
 /// Settings that `SET` takes or drivers ask for, with their defaults, by name. `implicit_flush` is taken as RisingWave's scripts have
 /// it: a statement that changes a table always comes back when the views of its pipeline show the change.
-static SETTINGS: [Setting; 25] = [
+static SETTINGS: [Setting; 26] = [
     setting("application_name", "", Takes::Any),
     setting("bytea_output", "hex", Takes::OneOf(&[("hex", "hex")])),
     setting(
@@ -81,6 +81,11 @@ static SETTINGS: [Setting; 25] = [
         "datestyle",
         "ISO, MDY",
         Takes::OneOf(&[("iso", "ISO, MDY"), ("iso, mdy", "ISO, MDY"), ("mdy", "ISO, MDY")]),
+    ),
+    setting(
+        "default_table_access_method",
+        "heap",
+        Takes::OneOf(&[("heap", "heap")]),
     ),
     setting("default_transaction_isolation", "read committed", READ_COMMITTED),
     setting("default_transaction_read_only", "off", ON_OFF),

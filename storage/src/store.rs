@@ -128,6 +128,19 @@ pub trait Snapshot: Send {
         visit: &mut RowVisitor<'_>,
     ) -> Result<(), StorageError>;
 
+    /// As [`for_each`](Self::for_each), from the greatest key to the least.
+    ///
+    /// # Errors
+    ///
+    /// What `visit` returns, or a file that cannot be read.
+    fn for_each_back(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), StorageError>;
+
     /// Looks up `keys`, which ascend, together: calls `visit` with the place, key and value of each one that is there, in order.
     /// Of keys that are not there little is read.
     ///

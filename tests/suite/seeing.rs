@@ -383,7 +383,8 @@ async fn a_query_is_run_and_its_operators_are_measured() {
     )
     .await;
     let sql = "EXPLAIN ANALYZE SELECT g, count(*) FROM measured WHERE k > 10 GROUP BY g ORDER BY g";
-    let lines = rows(&database, sql).await;
+    let answer = database.query(sql).await.unwrap();
+    let lines: Vec<String> = cells(&answer.batches).into_iter().flatten().collect();
     let has = |parts: &[&str]| {
         lines
             .iter()

@@ -53,6 +53,7 @@ mod push_down;
 mod query;
 mod recursive;
 mod refuse;
+mod reusable;
 mod rewrite;
 mod row_values;
 mod session;
@@ -93,8 +94,9 @@ pub use self::host_types::HostTypes;
 pub use self::index::plan_index;
 pub use self::parameters::{
     PARAMETERS_MAX, Parameter, inferred, parameter_count, parameter_numbers, refuse_parameters, with_markers,
-    with_values,
+    with_typed_markers, with_values,
 };
+pub use self::reusable::{is_alike, reusable};
 pub use self::settings::{SettingCall, may_ask_settings, setting_calls, with_settings};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};

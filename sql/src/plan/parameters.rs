@@ -161,6 +161,22 @@ pub fn with_markers(statement: &Statement, declared: &[Option<DataType>]) -> Res
     Ok(statement)
 }
 
+/// The statement with the function in place of each parameter, cast to its type, for [`reusable`](crate::plan::reusable()).
+///
+/// # Errors
+/// A parameter without a type.
+pub fn with_typed_markers(statement: &Statement, types: &[DataType]) -> Result<Statement, SqlError> {
+    let mut statement = statement.clone();
+    each(&mut statement, &mut |expr, number| {
+        let Some(data_type) = number.checked_sub(1).and_then(|at| types.get(at)) else {
+            return Err(no_parameter(expr, number));
+        };
+        *expr = cast_to(call(&format!("${number}"), Vec::new()), data_type)?;
+        Ok(())
+    })?;
+    Ok(statement)
+}
+
 /// What stands for `x = ANY($1)`: a comparison with one element of the array.
 fn with_an_element(expr: &Expr, declared: &[Option<DataType>]) -> Option<Expr> {
     let (left, op, right) = match expr {
@@ -403,6 +419,7 @@ fn constant(
     let quoted = at(Value::SingleQuotedString(text.clone()));
     match &parameter.data_type {
         DataType::Utf8 => Ok(quoted),
+        array @ DataType::List(_) => cast_to(quoted, &as_deep_as(text, array)),
         DataType::Decimal128(..) => match decimal(text) {
             Some((negative, digits)) if digits.contains('.') => {
                 let number = at(Value::Number(digits.to_owned(), false));
@@ -419,6 +436,17 @@ fn constant(
         },
         data_type => cast_to(quoted, data_type),
     }
+}
+
+/// The type of an array with as many dimensions as its text has, for clients count none.
+fn as_deep_as(text: &str, array: &DataType) -> DataType {
+    let mut braces = text.trim_start().bytes().take_while(|byte| *byte == b'{').count();
+    let mut level = array;
+    while let DataType::List(item) = level {
+        braces = braces.saturating_sub(1);
+        level = item.data_type();
+    }
+    (0..braces).fold(array.clone(), |array, _| DataType::new_list(array, true))
 }
 
 fn cast_to(value: Expr, data_type: &DataType) -> Result<Expr, SqlError> {

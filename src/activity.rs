@@ -31,6 +31,7 @@ pub(crate) struct Activity {
     connections: AtomicU64,
     statements: AtomicU64,
     failed_statements: AtomicU64,
+    reused_plans: AtomicU64,
 }
 
 /// A client that is connected.
@@ -74,6 +75,8 @@ pub(crate) struct ActivityCounts {
     pub(crate) statements: u64,
     /// Those of them that failed.
     pub(crate) failed_statements: u64,
+    /// Runs of prepared statements whose plan was there already.
+    pub(crate) reused_plans: u64,
 }
 
 /// The place of one client among those connected, which it leaves when this is dropped.
@@ -93,6 +96,7 @@ impl Activity {
             connections: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             failed_statements: AtomicU64::new(0),
+            reused_plans: AtomicU64::new(0),
         }
     }
 
@@ -127,12 +131,18 @@ impl Activity {
         self.failed_statements.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that a prepared statement has run with a plan that was there already.
+    pub(crate) fn count_reused(&self) {
+        self.reused_plans.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Counts so far.
     pub(crate) fn counts(&self) -> ActivityCounts {
         ActivityCounts {
             connections: self.connections.load(Ordering::Relaxed),
             statements: self.statements.load(Ordering::Relaxed),
             failed_statements: self.failed_statements.load(Ordering::Relaxed),
+            reused_plans: self.reused_plans.load(Ordering::Relaxed),
         }
     }
 

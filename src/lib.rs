@@ -6,8 +6,9 @@
 
 mod activity;
 mod answer;
+mod binary;
 pub mod cli;
-pub mod copy_text;
+pub mod copy_data;
 mod database;
 mod engine;
 mod error;

@@ -339,8 +339,8 @@ async fn open(
     let shared = &database.shared;
     if let Some(name) = relation {
         let catalog = shared.catalog();
-        shared.filled(&catalog, std::iter::once(name.to_owned())).await?;
         let object = catalog.resolve(name)?;
+        shared.filled(&catalog, std::slice::from_ref(object)).await?;
         match &object.body {
             ObjectBody::Sink(_) | ObjectBody::Function(_) | ObjectBody::Index(_) => {
                 return Err(not_stored(name));

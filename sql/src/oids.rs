@@ -178,18 +178,29 @@ pub fn declared(field: Field, oid: u32) -> Field {
 #[must_use]
 pub fn wire_type_of(field: &Field) -> WireType {
     let declared = field.metadata().get(DECLARED).and_then(|oid| oid.parse().ok());
-    let plain = |oid, size| WireType {
+    declared
+        .and_then(|oid| declared_type(field.data_type(), oid))
+        .unwrap_or_else(|| wire_type(field.data_type()))
+}
+
+/// The declared type, if values of `data_type` can be of it.
+fn declared_type(data_type: &DataType, oid: u32) -> Option<WireType> {
+    let size = match (data_type, oid) {
+        (DataType::Int64, oid::OID) => 4,
+        (DataType::Utf8, oid::NAME) => 64,
+        (DataType::Utf8, oid::CHAR) => 1,
+        (DataType::Utf8, oid::TEXT) => -1,
+        (DataType::List(item), array) => {
+            declared_type(item.data_type(), element_of(array)?)?;
+            -1
+        }
+        _ => return None,
+    };
+    Some(WireType {
         oid,
         size,
         modifier: -1,
-    };
-    match (field.data_type(), declared) {
-        (DataType::Int64, Some(oid::OID)) => plain(oid::OID, 4),
-        (DataType::Utf8, Some(oid::NAME)) => plain(oid::NAME, 64),
-        (DataType::Utf8, Some(oid::CHAR)) => plain(oid::CHAR, 1),
-        (DataType::Utf8, Some(oid::TEXT)) => plain(oid::TEXT, -1),
-        (data_type, _) => wire_type(data_type),
-    }
+    })
 }
 
 /// The first number that is not PostgreSQL's own.
@@ -238,5 +249,26 @@ mod tests {
         assert_eq!(named_oid("pg_catalog", "pg_tables"), 1_896_983_075);
         assert_eq!(object_oid(ObjectId(1), Numbered::Object), 16_392);
         assert_eq!(object_oid(ObjectId(1), Numbered::KeyIndex), 16_393);
+    }
+
+    #[test]
+    fn a_declared_type_is_told_of_values_that_can_be_of_it() {
+        let told = |data_type: DataType, number| {
+            wire_type_of(&declared(Field::new("x", data_type, true), number)).oid
+        };
+        assert_eq!(told(DataType::Int64, oid::OID), oid::OID);
+        assert_eq!(
+            told(DataType::new_list(DataType::Int64, true), array_of(oid::OID)),
+            1028
+        );
+        assert_eq!(
+            told(DataType::new_list(DataType::Utf8, true), array_of(oid::TEXT)),
+            1009
+        );
+        assert_eq!(
+            told(DataType::new_list(DataType::Utf8, true), array_of(oid::OID)),
+            1015
+        );
+        assert_eq!(told(DataType::Int32, oid::OID), oid::INT4);
     }
 }

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast;
 
 pub use self::index::{CreateIndex, IndexColumn};
 pub use self::session::{
-    Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare, Execute, Fetch,
-    Prepare, Transaction, TransactionModes, UserChange, UserPassword,
+    Copy, CopyDirection, CopyFormat, CopyHeader, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare,
+    Execute, Fetch, ForceQuote, Prepare, Transaction, TransactionModes, UserChange, UserPassword,
 };
 
 /// One statement with its own text.
@@ -53,12 +53,19 @@ pub enum Statement {
     Drop(Drop),
     /// `SHOW …`
     Show(Show),
-    /// `DESCRIBE name`
-    Describe(String),
-    /// `EXPLAIN [VERBOSE] …`
+    /// `DESCRIBE [schema.]name`, `SHOW COLUMNS FROM [schema.]name`
+    Describe {
+        /// The schema; `None` for that of what users make.
+        schema: Option<String>,
+        /// The name of a relation.
+        name: String,
+    },
+    /// `EXPLAIN [ANALYZE] [VERBOSE] …`
     Explain {
         /// Everything there is to say.
         verbose: bool,
+        /// The statement, a query, is run, and its operators are measured.
+        analyze: bool,
         /// What is explained: a query, CREATE MATERIALIZED VIEW or CREATE SINK.
         statement: Box<Statement>,
     },
@@ -589,6 +596,8 @@ pub struct Drop {
 pub enum Show {
     /// `SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | SINKS`
     Objects(ObjectKind),
+    /// `SHOW CONNECTIONS | SECRETS`, of which there are none: what is said beside the empty list.
+    None(&'static str),
     /// `SHOW CREATE kind name`; the kind is not needed.
     Create {
         /// The kind, if given.

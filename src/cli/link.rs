@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use super::failure::Failure;
 use super::interrupt::Interrupt;
 use super::remote::{Piece, Remote, Reply};
-use crate::copy_text::{CopyReader, CopyWriter};
+use crate::copy_data::{CopyReader, CopyWriter};
 use crate::sql::statement::{Copy, Parsed, Statement};
 use crate::{Error, Notice, Outcome, RowStream, Rows, Session};
 
@@ -170,7 +170,7 @@ impl Link {
                 let copy = copy_of(parsed)?;
                 let target = session.copy_in(copy)?;
                 let schema = SchemaRef::clone(target.schema());
-                let mut reader = CopyReader::new(&copy.options, &schema);
+                let mut reader = CopyReader::new(&copy.options, &schema, target.types())?;
                 while let Some(piece) = read()? {
                     reader.take(&piece)?;
                 }
@@ -222,11 +222,9 @@ async fn own_copy_out(
     let mut rows = answer
         .take_rows()
         .ok_or_else(|| Error::new("XX000", "a COPY has no rows"))?;
-    let mut writer = CopyWriter::new(options);
+    let mut writer = CopyWriter::new(options, rows.schema())?;
     let mut lines = BytesMut::new();
-    if options.header {
-        writer.header(rows.schema(), &mut lines);
-    }
+    writer.start(rows.schema(), &mut lines);
     let mut count = 0;
     loop {
         out.write_all(&lines)?;
@@ -239,11 +237,12 @@ async fn own_copy_out(
             () = interrupt.pressed() => return Err(cancelled().into()),
         };
         let Some(batch) = batch else {
+            out.write_all(writer.end())?;
             return Ok(answer.tag(count));
         };
-        let columns = writer.rows(&batch);
+        let columns = writer.rows(&batch)?;
         for row in 0..batch.num_rows() {
-            writer.row(&columns, row, &mut lines);
+            writer.row(&columns, row, &mut lines)?;
         }
         count += batch.num_rows() as u64;
     }

@@ -28,19 +28,18 @@ impl Shared {
         }
     }
 
-    /// Waits until everything that stands behind these names has all rows that it starts with.
+    /// Waits until these and everything that stands behind them have all rows that they start with.
     ///
     /// # Errors
     /// `55000` for what failed before.
-    pub(crate) async fn filled(&self, catalog: &Catalog, names: impl Iterator<Item = String>) -> Result<()> {
-        let mut names: Vec<String> = names.collect();
+    pub(crate) async fn filled(&self, catalog: &Catalog, objects: &[Arc<Object>]) -> Result<()> {
+        let mut objects: Vec<&Arc<Object>> = objects.iter().collect();
         let mut seen = BTreeSet::new();
-        while let Some(name) = names.pop() {
-            let Some(object) = catalog.get(&name).filter(|object| seen.insert(object.id)) else {
-                continue;
-            };
+        while let Some(object) = objects.pop() {
             if let ObjectBody::View(_) = &object.body {
-                names.extend(object.depends_on.iter().cloned());
+                // A view may be reached in many ways.
+                let below = object.depends_on.iter().filter_map(|name| catalog.get(name));
+                objects.extend(below.filter(|object| seen.insert(object.id)));
             }
             let id = StoredId(object.id.0);
             let view = self.engine.view(id);
@@ -76,13 +75,21 @@ impl Database {
     }
 }
 
-/// The names of relations as the catalog has them.
-pub(crate) fn names_of(relations: &[ast::ObjectName]) -> impl Iterator<Item = String> {
-    let last = relations.iter().filter_map(|name| name.0.last()?.as_ident());
-    last.map(|ident| match ident.quote_style {
-        Some(_) => ident.value.clone(),
-        None => ident.value.to_lowercase(),
-    })
+/// The objects that a query names, each once.
+pub(crate) fn objects_of(catalog: &Catalog, relations: &[ast::ObjectName]) -> Vec<Arc<Object>> {
+    let mut objects: Vec<Arc<Object>> = Vec::with_capacity(relations.len());
+    for ident in relations.iter().filter_map(|name| name.0.last()?.as_ident()) {
+        let found = match ident.quote_style {
+            Some(_) => catalog.get(&ident.value),
+            None => catalog.get(&ident.value.to_lowercase()),
+        };
+        objects.extend(
+            found
+                .filter(|found| objects.iter().all(|own| own.id != found.id))
+                .cloned(),
+        );
+    }
+    objects
 }
 
 fn not_filled(object: &Object) -> Error {

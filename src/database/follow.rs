@@ -12,7 +12,7 @@ use highwater_sql::catalog::{MaterializedViewDef, Object, ObjectBody, ObjectId};
 use highwater_sql::plan::{self, ViewOptions};
 use highwater_storage::ObjectId as StoredId;
 
-use super::filling::names_of;
+use super::filling::objects_of;
 use super::specs::followed_spec;
 use super::{Database, Shared};
 use crate::engine::query::output::SharedView;
@@ -51,7 +51,8 @@ impl Database {
         self.refuse_read_only("SUBSCRIBE to a query")?;
         let shared = &self.shared;
         let relations = plan::relations_of(&query);
-        shared.filled(&shared.catalog(), names_of(&relations)).await?;
+        let catalog = shared.catalog();
+        shared.filled(&catalog, &objects_of(&catalog, &relations)).await?;
         // If nobody waits any more when it runs, it ends when the task does.
         let followed = self
             .to_its_end(move |database| async move { database.follow_now(&query).await })

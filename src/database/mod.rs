@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 pub(crate) use self::body::{environment, view_options};
 pub use self::builder::DatabaseBuilder;
-pub(crate) use self::filling::names_of;
+pub(crate) use self::filling::objects_of;
 pub(crate) use self::follow::Followed;
 pub(crate) use self::machine::started_us;
 pub(crate) use self::specs::{QUERY_OPTIONS, SINK_OPTIONS, bounded_read, only_of, options_of};

@@ -8,9 +8,12 @@
 //! Nothing is read before it is asked for, beyond a few batches. Dropping a [`RowStream`] ends its query.
 
 mod access;
+mod analyze;
 mod failure;
 mod guard;
+mod order;
 mod pool;
+mod reuse;
 mod source;
 mod stop;
 mod subplan;
@@ -30,13 +33,18 @@ use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
-use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::push_down_filter::PushDownFilter;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
 use datafusion::physical_plan::streaming::StreamingTableExec;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionConfig;
 use futures::{FutureExt, StreamExt};
 use highwater_sql::oids;
 use highwater_sql::plan::planning_options;
@@ -47,9 +55,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::AbortHandle;
 
 pub(crate) use self::access::{Access, Conditions};
+pub(crate) use self::analyze::analyzed;
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
 use self::pool::Lease;
+pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
 use self::stop::{StopJoins, Stopped};
 use self::view::READS;
@@ -101,24 +111,38 @@ impl Drop for RowStream {
     }
 }
 
-/// Starts `plan` on `runtime`. `columns` are the names of its columns, `declared` the types that clients are told of some.
+/// What is run.
+pub(crate) enum Work {
+    /// A plan as the planner has made it.
+    Plan(LogicalPlan),
+    /// A plan that has been optimized, with values that it did not have then.
+    Optimized(LogicalPlan),
+}
+
+/// Starts `work` on `runtime`. `columns` are the names of its columns, `declared` the types that clients are told of some.
 ///
 /// # Errors
 /// A plan that DataFusion cannot run.
 pub(crate) async fn stream(
     runtime: &Handle,
-    plan: LogicalPlan,
+    work: Work,
     columns: &[String],
     declared: &[Option<u32>],
 ) -> Result<RowStream> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    stream_in(runtime, plan, (columns, declared), cores).await
+    stream_in(runtime, work, (columns, declared), partitions_wanted()).await
 }
 
-/// Starts `plan` in a number of parts that run beside each other.
+/// In how many parts that run beside each other a query is cut: one for each core. Asked once, for the answer stands in files.
+fn partitions_wanted() -> usize {
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+    *CORES
+}
+
+/// Starts `work` in a number of parts that run beside each other.
 async fn stream_in(
     runtime: &Handle,
-    plan: LogicalPlan,
+    work: Work,
     (columns, declared): (&[String], &[Option<u32>]),
     partitions: usize,
 ) -> Result<RowStream> {
@@ -126,7 +150,7 @@ async fn stream_in(
     let stopped = Stopped::default();
     let lease = Lease::take();
     let runtime = lease.handle(runtime);
-    let planned = runtime.spawn(start(plan, partitions, Arc::clone(&stopped)));
+    let planned = runtime.spawn(start(work, partitions, Arc::clone(&stopped)));
     let rows = planned
         .await
         .map_err(|error| crashed(error.try_into_panic().ok()))??;
@@ -143,17 +167,17 @@ async fn stream_in(
     })
 }
 
-/// Runs `plan` on `runtime` to its end, with the rows in the order in which the plan has them: the last of two rows with one key is the
+/// Runs `work` on `runtime` to its end, with the rows in the order in which the plan has them: the last of two rows with one key is the
 /// one that stands last. `columns` are the names of its columns.
 ///
 /// # Errors
 /// What the query fails with.
 pub(crate) async fn collect_in_order(
     runtime: &Handle,
-    plan: LogicalPlan,
+    work: Work,
     columns: &[String],
 ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    collected(stream_in(runtime, plan, (columns, &[]), 1).await?).await
+    collected(stream_in(runtime, work, (columns, &[]), 1).await?).await
 }
 
 async fn collected(mut rows: RowStream) -> Result<(SchemaRef, Vec<RecordBatch>)> {
@@ -187,10 +211,7 @@ pub fn runnable(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// # Errors
 /// A plan that DataFusion cannot run.
 pub(crate) async fn reads(plan: LogicalPlan) -> Result<Vec<String>> {
-    let physical = frame(plan, 1, Stopped::default())?
-        .create_physical_plan()
-        .await
-        .map_err(translate)?;
+    let (physical, _) = physical(Work::Plan(plan), 1, Stopped::default()).await?;
     let mut reads = Vec::new();
     let walked = physical.apply(|node| {
         if let Some(scan) = node.downcast_ref::<StreamingTableExec>() {
@@ -203,37 +224,76 @@ pub(crate) async fn reads(plan: LogicalPlan) -> Result<Vec<String>> {
     Ok(reads)
 }
 
-async fn start(plan: LogicalPlan, partitions: usize, stopped: Stopped) -> Result<SendableRecordBatchStream> {
-    frame(plan, partitions, stopped)?
-        .execute_stream()
-        .await
-        .map_err(translate)
+async fn start(work: Work, partitions: usize, stopped: Stopped) -> Result<SendableRecordBatchStream> {
+    let (plan, context) = physical(work, partitions, stopped).await?;
+    execute_stream(plan, context).map_err(translate)
 }
 
-fn frame(plan: LogicalPlan, partitions: usize, stopped: Stopped) -> Result<DataFrame> {
-    let state = state(partitions, stopped)?;
-    Ok(DataFrame::new(state, subplan::running(plan).map_err(translate)?))
+/// The plan as it is run, and under what.
+async fn physical(
+    work: Work,
+    partitions: usize,
+    stopped: Stopped,
+) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>)> {
+    let state = state(partitions)?;
+    let plan = match work {
+        Work::Plan(plan) => {
+            let plan = subplan::running(plan).map_err(translate)?;
+            state.optimize(&plan)
+        }
+        Work::Optimized(plan) => with_values(plan, &state),
+    };
+    let plan = plan.and_then(order::told).map_err(translate)?;
+    let plan = state.query_planner().create_physical_plan(&plan, &state).await;
+    let plan = plan.and_then(|plan| StopJoins(stopped).optimize(plan, state.config_options()));
+    Ok((plan.map_err(translate)?, state.task_ctx()))
 }
 
-/// What a query is planned and run under.
-fn state(partitions: usize, stopped: Stopped) -> Result<SessionState> {
-    let runtime_env = RUNTIME_ENV.as_ref().map_err(|error| {
-        Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
-    })?;
-    let mut config = SessionConfig::from(planning_options().clone())
-        .with_target_partitions(partitions)
-        .with_batch_size(BATCH_ROWS);
+/// Optimizes a plan on `runtime` whose values are not all there yet, for [`Work::Optimized`].
+///
+/// # Errors
+/// What DataFusion finds wrong with the plan.
+pub(crate) async fn optimized(runtime: &Handle, plan: LogicalPlan) -> Result<LogicalPlan> {
+    // On the runtime, as every plan: a panic reaches nobody.
+    let made = runtime.spawn(async move { state(partitions_wanted())?.optimize(&plan).map_err(translate) });
+    made.await.map_err(|error| crashed(error.try_into_panic().ok()))?
+}
+
+/// What is left to do for an optimized plan when its values are there: constants are folded, and scans are told of conditions and limits.
+fn with_values(plan: LogicalPlan, state: &SessionState) -> datafusion::common::Result<LogicalPlan> {
+    static RULES: LazyLock<Optimizer> = LazyLock::new(|| {
+        Optimizer::with_rules(vec![
+            Arc::new(SimplifyExpressions::new()),
+            Arc::new(PushDownFilter::new()),
+            Arc::new(PushDownLimit::new()),
+        ])
+    });
+    RULES.optimize(plan, state, |_, _| {})
+}
+
+/// What all queries are planned and run under, made once.
+static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new(|| {
+    let runtime_env = RUNTIME_ENV.as_ref().map_err(String::clone)?;
+    let mut config = SessionConfig::from(planning_options().clone()).with_batch_size(BATCH_ROWS);
     // It takes memory for as many groups as LIMIT says before there is a single one.
     config.options_mut().optimizer.enable_topk_aggregation = false;
-    let state = SessionStateBuilder::new()
+    Ok(SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
         .with_runtime_env(Arc::clone(runtime_env))
         .with_physical_optimizer_rule(Arc::new(GuardConditions))
-        .with_physical_optimizer_rule(Arc::new(StopJoins(stopped)))
-        .build();
-    // `state()` of a context notes the time of the statement, which now() gives.
-    Ok(SessionContext::new_with_state(state).state())
+        .build())
+});
+
+/// What a query is planned and run under; it notes the time of the statement, which now() gives.
+fn state(partitions: usize) -> Result<SessionState> {
+    let base = BASE.as_ref().map_err(|error| {
+        Error::new("58030", "there is no place for temporary files").with_detail(format!("{error}."))
+    })?;
+    let mut state = base.clone();
+    state.config_mut().options_mut().execution.target_partitions = partitions;
+    state.mark_start_execution();
+    Ok(state)
 }
 
 /// Sends the rows of a query until it ends, fails, panics or nobody listens.

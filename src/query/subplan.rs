@@ -1,11 +1,11 @@
 //! Subqueries that run once for each row of the query around them, where no join has their meaning.
 //!
 //! The rows of a batch are taken one after the other; values that were there before have their answer already. A thread of its own
-//! waits for the plans, so that none of the runtime's does.
+//! waits for the plans, so that none of the runtime's does. What they run under is made once for a query.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -20,9 +20,15 @@ use datafusion::logical_expr::{
 use highwater_sql::plan::subplan::{SubPlan, with_outer_values};
 use highwater_sql::{SqlError, SqlState};
 use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
 
 /// The plan with functions that run their subqueries.
 pub(super) fn running(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    running_under(plan, None)
+}
+
+/// The same, within a subquery that runs under `state` already.
+fn running_under(plan: LogicalPlan, state: Option<&SessionState>) -> PlanResult<LogicalPlan> {
     let plan = plan.transform_up_with_subqueries(|node| {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
@@ -30,7 +36,7 @@ pub(super) fn running(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             let expr = expr.transform_up(|expr| match &expr {
                 Expr::ScalarFunction(call) => Ok(match call.func.inner().downcast_ref::<SubPlan>() {
                     Some(subplan) => {
-                        let function = Arc::new(ScalarUDF::from(RunningPlan::of(subplan)));
+                        let function = Arc::new(ScalarUDF::from(RunningPlan::of(subplan, state)));
                         let call = ScalarFunction::new_udf(function, call.args.clone());
                         Transformed::yes(Expr::ScalarFunction(call))
                     }
@@ -53,6 +59,35 @@ struct RunningPlan {
     subplan: SubPlan,
     signature: Signature,
     answers: Mutex<Answers>,
+    state: OnceLock<SessionState>,
+    runtimes: OwnRuntimes,
+}
+
+/// Runtimes that run plans: one for each batch that is computed at a time, used again for the next ones.
+#[derive(Debug, Default)]
+struct OwnRuntimes(Mutex<Vec<Runtime>>);
+
+impl OwnRuntimes {
+    /// Waits for what a thread of its own runs.
+    fn wait<T: Send>(&self, work: impl Future<Output = PlanResult<T>> + Send) -> PlanResult<T> {
+        let idle = self.0.lock().pop();
+        let runtime = match idle {
+            Some(runtime) => runtime,
+            None => Builder::new_current_thread()
+                .build()
+                .map_err(DataFusionError::IoError)?,
+        };
+        let waited = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(work)).join());
+        self.0.lock().push(runtime);
+        waited.map_err(|_| DataFusionError::Execution("a subquery crashed".to_owned()))?
+    }
+}
+
+impl Drop for OwnRuntimes {
+    fn drop(&mut self) {
+        // Where they are let go of nothing may be waited for.
+        self.0.get_mut().drain(..).for_each(Runtime::shutdown_background);
+    }
 }
 
 impl PartialEq for RunningPlan {
@@ -70,23 +105,34 @@ impl Hash for RunningPlan {
 }
 
 impl RunningPlan {
-    fn of(subplan: &SubPlan) -> Self {
+    fn of(subplan: &SubPlan, state: Option<&SessionState>) -> Self {
         Self {
             subplan: subplan.clone(),
             signature: Signature::user_defined(Volatility::Stable),
             answers: Mutex::default(),
+            state: state.cloned().map_or_else(OnceLock::new, OnceLock::from),
+            runtimes: OwnRuntimes::default(),
         }
     }
 
+    /// What its plans are run under.
+    fn state(&self) -> PlanResult<&SessionState> {
+        if let Some(state) = self.state.get() {
+            return Ok(state);
+        }
+        let state = super::state(1).map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(self.state.get_or_init(|| state))
+    }
+
     /// Runs the plan for each of `rows`.
-    async fn run(&self, state: SessionState, rows: &[Vec<ScalarValue>]) -> PlanResult<Vec<ScalarValue>> {
+    async fn run(&self, state: &SessionState, rows: &[Vec<ScalarValue>]) -> PlanResult<Vec<ScalarValue>> {
         let mut values = Vec::with_capacity(rows.len());
         for row in rows {
             let known = self.answers.lock().get(row).cloned();
             let value = match known {
                 Some(known) => known,
                 None => {
-                    let value = self.answer(state.clone(), row).await?;
+                    let value = self.answer(state, row).await?;
                     self.answers.lock().insert(row.clone(), value.clone());
                     value
                 }
@@ -97,9 +143,10 @@ impl RunningPlan {
     }
 
     /// The one value that the subquery has for these outer values; NULL where it has no row.
-    async fn answer(&self, state: SessionState, row: &[ScalarValue]) -> PlanResult<ScalarValue> {
+    async fn answer(&self, state: &SessionState, row: &[ScalarValue]) -> PlanResult<ScalarValue> {
         let plan = with_outer_values(&self.subplan.plan, &self.subplan.outer, row)?;
-        let batches = DataFrame::new(state, running(plan)?).collect().await?;
+        let plan = running_under(plan, Some(state))?;
+        let batches = DataFrame::new(state.clone(), plan).collect().await?;
         let found: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
         if found > 1 {
             let error = SqlError::new(
@@ -150,17 +197,7 @@ impl ScalarUDFImpl for RunningPlan {
             let empty = arrow::array::new_empty_array(&self.subplan.data_type());
             return Ok(ColumnarValue::Array(empty));
         }
-        let state = super::state(1, super::Stopped::default())
-            .map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let waited = std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                let runtime = tokio::runtime::Builder::new_current_thread().build();
-                let runtime = runtime.map_err(DataFusionError::IoError)?;
-                runtime.block_on(self.run(state, &rows))
-            });
-            thread.join()
-        });
-        let values = waited.map_err(|_| DataFusionError::Execution("a subquery crashed".to_owned()))??;
+        let values = self.runtimes.wait(self.run(self.state()?, &rows))?;
         match (is_constant, values.first()) {
             (true, Some(value)) => Ok(ColumnarValue::Scalar(value.clone())),
             _ => ScalarValue::iter_to_array(values).map(ColumnarValue::Array),

@@ -11,6 +11,7 @@ use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore};
 use tokio::sync::oneshot;
@@ -67,7 +68,7 @@ async fn collect(
     plan: LogicalPlan,
     columns: &[String],
 ) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    collected(stream(runtime, plan, columns, &[]).await?).await
+    collected(stream(runtime, Work::Plan(plan), columns, &[]).await?).await
 }
 
 async fn plan(context: &SessionContext, sql: &str) -> (LogicalPlan, Vec<String>) {
@@ -339,7 +340,9 @@ async fn rows_come_before_the_query_ends_and_a_dropped_query_ends() {
     context.register_table("endless", Arc::new(table)).unwrap();
     let (plan, columns) = plan(&context, "SELECT x + 1 AS y FROM endless").await;
 
-    let mut rows = stream(&Handle::current(), plan, &columns, &[]).await.unwrap();
+    let mut rows = stream(&Handle::current(), Work::Plan(plan), &columns, &[])
+        .await
+        .unwrap();
     assert!(rows.next().await.unwrap().is_some());
     drop(rows);
 

@@ -2,6 +2,8 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::compute::SortOptions;
 use arrow::datatypes::SchemaRef;
@@ -15,11 +17,11 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use highwater_storage::{Direction, Nulls};
+use highwater_storage::{Direction, KeyOrder, Nulls};
 use parking_lot::Mutex;
 
-use super::access::{Access, Conditions, is_plain};
-use crate::engine::view::{KeyRange, ViewReader};
+use super::access::{Access, Choice, Conditions, is_plain};
+use crate::engine::view::{KeyRange, ViewReader, Way};
 
 /// Batches that wait between the thread that reads and the query.
 const QUEUED_BATCHES: usize = 2;
@@ -32,6 +34,8 @@ const FIRST_ROWS: usize = 64;
 pub(crate) struct ViewProvider {
     name: String,
     readers: Mutex<Readers>,
+    /// The order in which its first rows are wanted, if one is.
+    wanted: Vec<(usize, KeyOrder)>,
 }
 
 /// The rows of a view in their own order, and in those of its indexes, all as of one step.
@@ -77,6 +81,28 @@ pub(super) struct ViewScanPartition {
     given: usize,
     /// Whether each of them is given by values, and none by bounds.
     is_equality: bool,
+    /// What was read so far.
+    figures: Arc<ReadFigures>,
+    /// Which way the keys are read.
+    way: Way,
+}
+
+/// What a scan has read, for EXPLAIN ANALYZE.
+#[derive(Default)]
+struct ReadFigures {
+    /// Whether it has begun.
+    has_begun: AtomicBool,
+    rows: AtomicU64,
+    /// Time that reading took (ns), without that of those who wait for the rows.
+    busy_ns: AtomicU64,
+}
+
+impl ReadFigures {
+    fn add(&self, rows: usize, took: Duration) {
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.busy_ns.fetch_add(took, Ordering::Relaxed);
+    }
 }
 
 impl ViewProvider {
@@ -85,7 +111,48 @@ impl ViewProvider {
         Self {
             name: name.to_owned(),
             readers: Mutex::new(readers),
+            wanted: Vec::new(),
         }
+    }
+
+    /// The name of the table or view.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same rows, of which the first ones in this order are wanted.
+    pub(super) fn ordered(&self, wanted: Vec<(usize, KeyOrder)>) -> Self {
+        Self {
+            name: self.name.clone(),
+            readers: Mutex::new(self.readers.lock().clone()),
+            wanted,
+        }
+    }
+
+    /// Which of `readers` gives the rows of a choice in the order that is wanted, and which way: where all rows are read, any; or else the
+    /// chosen one.
+    fn in_order(&self, readers: &Readers, choice: &Choice) -> Option<(usize, Way)> {
+        if self.wanted.is_empty() || matches!(choice.access, Access::Keys(_)) {
+            return None;
+        }
+        let places = match choice.access {
+            Access::Scan => 0..readers.all().len(),
+            Access::Keys(_) | Access::Ranges(_) => choice.place..choice.place + 1,
+        };
+        let is_sorted = |place: usize, way: Way| {
+            // Columns that have one value each order nothing.
+            let sorted_by = readers.at(place).0.sorted_by().iter().skip(choice.single);
+            let sorted_by = sorted_by.map(|(column, order)| match way {
+                Way::On => (*column, *order),
+                Way::Back => (*column, order.reversed()),
+            });
+            let sorted_by: Vec<_> = sorted_by.take(self.wanted.len()).collect();
+            sorted_by == self.wanted
+        };
+        let ways = [Way::On, Way::Back].map(|way| places.clone().map(move |place| (place, way)));
+        ways.into_iter()
+            .flatten()
+            .find(|(place, way)| is_sorted(*place, *way))
     }
 
     /// Reads as of another step from now on.
@@ -109,7 +176,10 @@ impl ViewProvider {
             None => Arc::clone(readers.own.schema()),
         };
         let choice = Conditions::of(filters, readers.own.schema()).choose(&readers.all())?;
-        let (reader, index) = readers.at(choice.place);
+        let (place, way) = self
+            .in_order(&readers, &choice)
+            .unwrap_or((choice.place, Way::On));
+        let (reader, index) = readers.at(place);
         let partition = ViewScanPartition {
             name: self.name.clone(),
             projection: projection.cloned(),
@@ -119,6 +189,8 @@ impl ViewProvider {
             is_equality: choice.equal == choice.given,
             index: index.map(str::to_owned),
             reader: reader.clone(),
+            figures: Arc::default(),
+            way,
         };
         let ordering = partition.ordering();
         let scan =
@@ -135,6 +207,10 @@ impl ViewScanPartition {
             let place = match &self.projection {
                 Some(columns) => columns.iter().position(|wanted| wanted == column)?,
                 None => *column,
+            };
+            let order = match self.way {
+                Way::On => *order,
+                Way::Back => order.reversed(),
             };
             let field = self.schema.field(place);
             is_plain(field.data_type()).then(|| PhysicalSortExpr {
@@ -160,7 +236,12 @@ impl ViewScanPartition {
             None => "key".to_owned(),
         };
         match &self.access {
-            Access::Scan => "scan".to_owned(),
+            Access::Scan => match (&self.index, self.way) {
+                (None, Way::On) => "scan".to_owned(),
+                (None, Way::Back) => "scan of key, backwards".to_owned(),
+                (Some(_), Way::On) => format!("scan of {by}"),
+                (Some(_), Way::Back) => format!("scan of {by}, backwards"),
+            },
             Access::Keys(keys) => {
                 let many = match keys.len() {
                     1 => String::new(),
@@ -177,7 +258,11 @@ impl ViewScanPartition {
                     true => "lookup by",
                     false => "range of",
                 };
-                format!("{how} {by} ({}){many}", names(self.given))
+                let way = match self.way {
+                    Way::On => "",
+                    Way::Back => ", backwards",
+                };
+                format!("{how} {by} ({}){many}{way}", names(self.given))
             }
         }
     }
@@ -185,7 +270,14 @@ impl ViewScanPartition {
 
 impl std::fmt::Debug for ViewScanPartition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{READS}{}: {}", self.name, self.describe())
+        write!(f, "{READS}{}: {}", self.name, self.describe())?;
+        let figures = &self.figures;
+        if figures.has_begun.load(Ordering::Relaxed) {
+            let rows = figures.rows.load(Ordering::Relaxed);
+            let busy_ms = figures.busy_ns.load(Ordering::Relaxed) as f64 / 1e6;
+            write!(f, " (actual rows={rows} time={busy_ms:.3} ms)")?;
+        }
+        Ok(())
     }
 }
 
@@ -238,15 +330,21 @@ impl PartitionStream for ViewScanPartition {
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (reader, projection, access) =
             (self.reader.clone(), self.projection.clone(), self.access.clone());
-        let batch_rows = context.session_config().batch_size();
+        let (batch_rows, way) = (context.session_config().batch_size(), self.way);
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), QUEUED_BATCHES);
         let sender = stream.tx();
+        let figures = Arc::clone(&self.figures);
+        figures.has_begun.store(true, Ordering::Relaxed);
         // Reads of the store block, so they have a thread of their own; it ends when nobody takes its batches.
         stream.spawn_blocking(move || {
-            for batch in batches(&reader, projection.as_deref(), access, batch_rows)? {
-                if sender.blocking_send(Ok(batch?)).is_err() {
+            let mut begun = Instant::now();
+            for batch in batches(&reader, projection.as_deref(), access, (batch_rows, way))? {
+                let batch = batch?;
+                figures.add(batch.num_rows(), begun.elapsed());
+                if sender.blocking_send(Ok(batch)).is_err() {
                     break;
                 }
+                begun = Instant::now();
             }
             Ok(())
         });
@@ -262,7 +360,7 @@ fn batches<'r>(
     reader: &'r ViewReader,
     projection: Option<&[usize]>,
     access: Access,
-    batch_rows: usize,
+    (batch_rows, way): (usize, Way),
 ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>> + 'r>> {
     let external = |error| DataFusionError::External(Box::new(error));
     let ranges = match access {
@@ -275,6 +373,10 @@ fn batches<'r>(
         Access::Scan => vec![KeyRange::all()],
     };
     let rows = (FIRST_ROWS.min(batch_rows), batch_rows);
-    let scan = reader.scan_ranges(ranges, projection, rows).map_err(external)?;
+    let scan = match way {
+        Way::On => reader.scan_ranges(ranges, projection, rows),
+        Way::Back => reader.scan_ranges_back(ranges, projection, rows),
+    };
+    let scan = scan.map_err(external)?;
     Ok(Box::new(scan.map(move |batch| batch.map_err(external))))
 }

@@ -16,6 +16,7 @@ use super::report;
 use super::settings::{self, Reported};
 use super::startup::Startup;
 use super::wire::{Received, Stop, Wire};
+use crate::sql::plan::may_ask_settings;
 use crate::sql::statement::{Parsed, Statement};
 use crate::{ClientInfo, Error, Notice, Session, TransactionStatus};
 
@@ -183,6 +184,10 @@ impl Connection {
             | Statement::ResetAll
             | Statement::Discard { .. }
             | Statement::Transaction(_) => Ok(self.reported.renew(&self.session, &mut self.wire)?),
+            // set_config() sets one too.
+            Statement::Query(_) if may_ask_settings(&parsed.text) => {
+                Ok(self.reported.renew(&self.session, &mut self.wire)?)
+            }
             _ => Ok(()),
         }
     }

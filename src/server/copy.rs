@@ -10,8 +10,8 @@ use super::message::Request;
 use super::portal::Portal;
 use super::wire::{OUT_BYTES, Stop};
 use crate::Error;
-use crate::copy_text::{CopyReader, CopyWriter};
-use crate::sql::statement::{Copy, CopyOptions};
+use crate::copy_data::{CopyReader, CopyWriter};
+use crate::sql::statement::{Copy, CopyFormat, CopyOptions};
 
 impl Connection {
     /// `COPY … TO STDOUT`
@@ -24,16 +24,14 @@ impl Connection {
         let Some(mut rows) = portal.take_rows() else {
             return Err(Error::new("XX000", "a COPY has no rows").into());
         };
-        let columns = columns(rows.schema().fields().len())?;
-        let formats = vec![0; rows.schema().fields().len()];
-        self.wire
-            .send(PgWireBackendMessage::CopyOutResponse(CopyOutResponse::new(
-                0, columns, formats,
-            )));
-        let mut writer = CopyWriter::new(options);
-        if options.header {
-            line(&mut self.wire.out, |out| writer.header(rows.schema(), out));
-        }
+        let mut writer = CopyWriter::new(options, rows.schema())?;
+        let width = rows.schema().fields().len();
+        let format = format_of(options);
+        let response = CopyOutResponse::new(format as i8, columns(width)?, vec![format; width]);
+        self.wire.send(PgWireBackendMessage::CopyOutResponse(response));
+        let mut start = BytesMut::new();
+        writer.start(rows.schema(), &mut start);
+        data(&mut self.wire.out, &start);
         let mut count = 0;
         loop {
             if rows.is_live() {
@@ -43,15 +41,16 @@ impl Connection {
             let Some(batch) = running.wait(&mut self.wire, rows.next()).await? else {
                 break;
             };
-            let row_writer = writer.rows(&batch);
+            let columns = writer.rows(&batch)?;
             for row in 0..batch.num_rows() {
-                line(&mut self.wire.out, |out| writer.row(&row_writer, row, out));
+                line(&mut self.wire.out, |out| writer.row(&columns, row, out))?;
                 if self.wire.out.len() >= OUT_BYTES {
                     running.with_client(self.wire.flush()).await?;
                 }
             }
             count += batch.num_rows() as u64;
         }
+        data(&mut self.wire.out, writer.end());
         self.wire.send(PgWireBackendMessage::CopyDone(CopyDone::new()));
         self.done(portal.tag(count));
         Ok(())
@@ -61,15 +60,11 @@ impl Connection {
     pub(super) async fn copy_in(&mut self, copy: &Copy, running: &mut Running) -> Result<(), Stop> {
         let target = self.session.copy_in(copy)?;
         let width = target.schema().fields().len();
-        let formats = vec![0; width];
-        self.wire
-            .send(PgWireBackendMessage::CopyInResponse(CopyInResponse::new(
-                0,
-                columns(width)?,
-                formats,
-            )));
+        let mut reader = CopyReader::new(&copy.options, target.schema(), target.types())?;
+        let format = format_of(&copy.options);
+        let response = CopyInResponse::new(format as i8, columns(width)?, vec![format; width]);
+        self.wire.send(PgWireBackendMessage::CopyInResponse(response));
         running.with_client(self.wire.flush()).await?;
-        let mut reader = CopyReader::new(&copy.options, target.schema());
         loop {
             let received = running.with_client(self.wire.receive()).await?;
             match received.request? {
@@ -96,15 +91,38 @@ impl Connection {
     }
 }
 
-/// A line as a CopyData message of its own.
-fn line(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
+/// The number of the protocol for a form of rows.
+fn format_of(options: &CopyOptions) -> i16 {
+    match options.format {
+        CopyFormat::Text | CopyFormat::Csv => 0,
+        CopyFormat::Binary => 1,
+    }
+}
+
+/// Bytes as a CopyData message, if there are any.
+fn data(out: &mut BytesMut, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        out.put_u8(b'd');
+        // What stands before and behind rows is short.
+        out.put_i32(i32::try_from(bytes.len() + 4).unwrap_or(i32::MAX));
+        out.put_slice(bytes);
+    }
+}
+
+/// A row as a CopyData message of its own.
+fn line(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> Result<(), Error>) -> Result<(), Error> {
+    let start = out.len();
     out.put_u8(b'd');
     let at = out.len();
     out.put_i32(0);
-    write(out);
-    // A line is made of the values of one row, which are smaller than that.
+    if let Err(error) = write(out) {
+        out.truncate(start);
+        return Err(error);
+    }
+    // A row is made of the values of one row, which are smaller than that.
     let length = i32::try_from(out.len() - at).unwrap_or(i32::MAX);
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
 }
 
 fn columns(count: usize) -> Result<i16, Error> {

@@ -49,6 +49,7 @@ pub(super) struct BoundPortal {
 struct Bound {
     prepared: Arc<Prepared>,
     parsed: Parsed,
+    values: Vec<Option<String>>,
     formats: Vec<Format>,
     /// It has been started.
     portal: Option<Portal>,
@@ -92,8 +93,8 @@ impl Connection {
             let prepared = running
                 .wait(&mut self.wire, self.session.prepare(&parsed, &declared))
                 .await?;
-            let found = prepared.parameters().iter().map(parameter_oid);
-            statement.oids = found
+            statement.oids = oids_of(&prepared)
+                .into_iter()
                 .enumerate()
                 .map(|(at, found)| match types.get(at) {
                     Some(given) if !is_open(*given) => *given,
@@ -130,7 +131,7 @@ impl Connection {
             None => {
                 let prepared = self.session.prepared(name)?;
                 Ok(Found {
-                    oids: prepared.parameters().iter().map(parameter_oid).collect(),
+                    oids: oids_of(&prepared),
                     sql: Arc::from(prepared.parsed().text.as_str()),
                     prepared: Some(prepared),
                 })
@@ -149,7 +150,7 @@ impl Connection {
             None => None,
             Some(prepared) => {
                 let values = values(&oids, &bind.formats, &bind.values)?;
-                let parsed = prepared.bind(values)?;
+                let parsed = prepared.bind(values.clone())?;
                 let columns = prepared.schema().map_or(0, |schema| schema.fields().len());
                 let formats = match prepared.schema() {
                     Some(schema) => {
@@ -162,6 +163,7 @@ impl Connection {
                 Some(Bound {
                     prepared,
                     parsed,
+                    values,
                     formats,
                     portal: None,
                 })
@@ -249,7 +251,9 @@ impl Connection {
             {
                 return self.copy_in(copy, running).await;
             }
-            let started = self.session.start(&bound.parsed);
+            let started = self
+                .session
+                .start_prepared(&bound.prepared, &bound.parsed, &bound.values);
             let answer = running.wait(&mut self.wire, started).await?;
             self.notices(answer.notices());
             let portal = Portal::new(answer, bound.formats.clone());
@@ -270,6 +274,17 @@ impl Connection {
             None => Ok(()),
         }
     }
+}
+
+/// The types of a statement's parameters, by their numbers.
+fn oids_of(prepared: &Prepared) -> Vec<u32> {
+    let parameters = prepared.parameters().iter().enumerate();
+    let oid = |(at, data_type)| {
+        prepared
+            .number_told(at)
+            .unwrap_or_else(|| parameter_oid(data_type))
+    };
+    parameters.map(oid).collect()
 }
 
 fn no_portal(name: &str) -> Error {

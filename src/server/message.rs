@@ -3,7 +3,7 @@
 
 use bytes::{Buf, Bytes};
 
-use crate::copy_text::utf8;
+use crate::binary::utf8;
 use crate::{Error, Result};
 
 /// A message of a client, after the start-up.

@@ -12,7 +12,7 @@ use super::auth;
 use super::listener::Shared;
 use super::wire::{Stop, Wire};
 use crate::Error;
-use crate::copy_text::utf8;
+use crate::binary::utf8;
 
 /// The codes of packets that are no start-up.
 const CANCEL: u32 = 80_877_102;

@@ -6,7 +6,8 @@ use crate::sql::jsonb;
 use crate::sql::oids::array_of;
 use crate::sql::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 
-pub(super) use crate::sql::oids::{element, element_of, oid, wire_type, wire_type_of};
+pub(super) use crate::sql::oids::wire_type_of;
+use crate::sql::oids::{element, element_of, oid, wire_type};
 
 /// The number of the type of a parameter: what is a text is called TEXT, as PostgreSQL does.
 pub(super) fn parameter_oid(data_type: &DataType) -> u32 {

@@ -23,6 +23,7 @@ use crate::subscription::ChangeRows;
 pub struct CopyIn {
     statement: Insert,
     schema: SchemaRef,
+    types: Vec<DataType>,
 }
 
 impl CopyIn {
@@ -30,6 +31,12 @@ impl CopyIn {
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// The types of the columns of the table that it fills.
+    #[must_use]
+    pub fn types(&self) -> &[DataType] {
+        &self.types
     }
 }
 
@@ -72,10 +79,9 @@ impl Session {
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
         let items: Vec<String> = columns
             .iter()
-            .enumerate()
-            .map(|(n, (_, data_type))| match data_type {
-                DataType::Utf8 => format!("c{n}"),
-                data_type => format!("CAST(c{n} AS {})", written_type(data_type)),
+            .map(|(name, data_type)| match data_type {
+                DataType::Utf8 => quoted(name),
+                data_type => format!("CAST({} AS {})", quoted(name), written_type(data_type)),
             })
             .collect();
         let text = format!("SELECT {} FROM {}", items.join(", "), quoted(dml::GIVEN_ROWS));
@@ -93,10 +99,13 @@ impl Session {
             on_conflict: None,
             returning: None,
         };
-        let fields = (0..columns.len()).map(|n| Field::new(format!("c{n}"), DataType::Utf8, true));
+        let fields = columns
+            .iter()
+            .map(|(name, _)| Field::new(name, DataType::Utf8, true));
         Ok(CopyIn {
             statement,
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
+            types: columns.into_iter().map(|(_, data_type)| data_type).collect(),
         })
     }
 

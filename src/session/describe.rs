@@ -1,6 +1,7 @@
 //! SHOW, DESCRIBE and EXPLAIN.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
@@ -11,10 +12,12 @@ use highwater_sql::show::{self, masked};
 use highwater_sql::statement::{ObjectKind, Show, Statement};
 
 use super::select;
-use crate::database::{Database, QUERY_OPTIONS, SINK_OPTIONS, options_of, view_options};
+use crate::database::{Database, QUERY_OPTIONS, SINK_OPTIONS, objects_of, options_of, view_options};
 use crate::engine::source_settings::SOURCE_OPTIONS;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
+use crate::query;
+use crate::system::{Facts, pg_catalog};
 
 /// `SHOW …`
 pub(super) async fn show(database: &Database, asked: &Show) -> Result<Outcome> {
@@ -49,6 +52,10 @@ pub(super) async fn show(database: &Database, asked: &Show) -> Result<Outcome> {
                 _ => "name",
             };
             select::show(database, &format!("SELECT * FROM hw.{table} ORDER BY {order}")).await
+        }
+        Show::None(told) => {
+            let outcome = Outcome::text_rows("SHOW", &["name", "type"], Vec::new())?;
+            Ok(outcome.with_notices(vec![(*told).to_owned()]))
         }
         Show::Options(Some(connector)) => connector_options(database, connector),
         Show::Options(None) => all_options(database),
@@ -199,11 +206,36 @@ fn connector_options(database: &Database, connector: &str) -> Result<Outcome> {
     rows.outcome()
 }
 
-/// `DESCRIBE name`
-pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
+/// `DESCRIBE [schema.]name`
+pub(super) fn describe(database: &Database, schema: Option<&str>, name: &str) -> Result<Outcome> {
     let catalog = database.shared.catalog();
-    let object = catalog.resolve(name)?;
-    let rows = match &object.body {
+    let rows = match (schema, catalog.resolve(name)) {
+        (None, Ok(object)) => described(object),
+        (schema, found) => {
+            let schema = schema.unwrap_or("pg_catalog");
+            let columns = pg_catalog::columns_of(&Facts::of(database, &catalog), schema, name);
+            match (columns, found) {
+                (Some(columns), _) => columns.into_iter().map(system_row).collect(),
+                (None, Err(error)) if schema == "pg_catalog" => return Err(error.into()),
+                (None, _) => {
+                    let message = format!("relation \"{schema}.{name}\" does not exist");
+                    return Err(Error::new("42P01", message));
+                }
+            }
+        }
+    };
+    Outcome::text_rows("DESCRIBE", &["column", "type", "nullable", "extra"], rows)
+}
+
+/// The row of a column of a system table.
+fn system_row((name, data_type, not_null): (String, String, bool)) -> Vec<Option<String>> {
+    let nullable = if not_null { "not null" } else { "" };
+    vec![Some(name), Some(data_type), Some(nullable.to_owned()), None]
+}
+
+/// The rows of the columns of an object.
+fn described(object: &Object) -> Vec<Vec<Option<String>>> {
+    match &object.body {
         ObjectBody::Source(source) => {
             let extra = |index: usize| {
                 use highwater_sql::catalog::ColumnOrigin as Origin;
@@ -243,8 +275,7 @@ pub(super) fn describe(database: &Database, name: &str) -> Result<Outcome> {
             .iter()
             .map(|field| column_row(field, None))
             .collect(),
-    };
-    Outcome::text_rows("DESCRIBE", &["column", "type", "nullable", "extra"], rows)
+    }
 }
 
 /// What DESCRIBE says of a column of a table beside its type.
@@ -285,6 +316,22 @@ fn column_row(field: &arrow::datatypes::Field, extra: Option<String>) -> Vec<Opt
     ]
 }
 
+/// `EXPLAIN ANALYZE` of a query: it is run, and its rows are counted and let go.
+pub(super) async fn analyze(database: &Database, statement: &Statement) -> Result<Outcome> {
+    let Statement::Query(query) = statement else {
+        return Err(Error::new("0A000", "EXPLAIN ANALYZE takes a query"));
+    };
+    let begun = Instant::now();
+    let catalog = database.shared.catalog();
+    let relations = plan::relations_of(query);
+    let objects = objects_of(&catalog, &relations);
+    database.shared.filled(&catalog, &objects).await?;
+    let planned = select::plan_of(database, &catalog, query).await?;
+    let lines = query::analyzed(&database.shared.runtime, planned.plan, begun).await?;
+    let rows = lines.into_iter().map(|line| vec![Some(line)]).collect();
+    Outcome::text_rows("EXPLAIN", &["QUERY PLAN"], rows)
+}
+
 /// `EXPLAIN [VERBOSE] …`
 pub(super) async fn explain(database: &Database, statement: &Statement, verbose: bool) -> Result<Outcome> {
     let catalog = database.shared.catalog();
@@ -314,7 +361,8 @@ pub(super) async fn explain(database: &Database, statement: &Statement, verbose:
             let mut text = match plan::plan_view(&catalog, query, &[], ViewOptions::default()) {
                 Ok(planned) => explain_plan(&planned.plan, verbose),
                 // What a view cannot keep up to date can still be read once.
-                Err(_) => plan::plan_select(&catalog, query, &|_: Option<&str>, _: &str| None)?
+                Err(_) => select::plan_of(database, &catalog, query)
+                    .await?
                     .plan
                     .display_indent()
                     .to_string(),

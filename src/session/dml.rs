@@ -15,21 +15,24 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{ScalarUDF, TableSource};
+use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
 use highwater_sql::plan::{self, PlannedSelect, TableRef};
 use highwater_sql::statement::{OnConflict, Statement, Target};
 use highwater_storage::ObjectId;
 
+use super::reuse::{Bound, ReadyPlan};
 use super::select;
-use crate::database::{Database, names_of};
+use crate::database::{Database, objects_of};
 use crate::engine::query::change::{READ_AGAIN, TableChange};
 use crate::engine::query::output::SharedView;
 use crate::engine::table::{self, ConflictRule, Resolved};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
+use crate::query::{self, Work};
+use crate::system;
 use crate::text::ColumnText;
-use crate::{query, system};
 
 /// How often a statement reads the rows that it changes before it gives up.
 const ATTEMPTS_MAX: usize = 100;
@@ -41,8 +44,18 @@ pub(super) const GIVEN_ROWS: &str = "?given rows?";
 type Durable = tokio::sync::oneshot::Receiver<std::result::Result<u64, crate::engine::error::EngineError>>;
 
 /// Runs a statement that changes a table; it is durable when this comes back.
-pub(super) async fn change(database: &Database, statement: &Statement) -> Result<Outcome> {
-    change_with(database, statement, None).await
+pub(super) async fn change(
+    database: &Database,
+    statement: &Statement,
+    bound: Option<Bound<'_>>,
+) -> Result<Outcome> {
+    let catalog = database.shared.catalog();
+    let ready = match bound {
+        Some(bound) => bound.plan(database, &catalog).await,
+        None => None,
+    };
+    let ready = ready.zip(bound.and_then(|bound| bound.scalars()));
+    run(database, (catalog, statement), None, ready).await
 }
 
 /// Runs a statement whose query may read `given` under the name [`GIVEN_ROWS`].
@@ -51,12 +64,22 @@ pub(super) async fn change_with(
     statement: &Statement,
     given: Option<Arc<dyn TableSource>>,
 ) -> Result<Outcome> {
+    run(database, (database.shared.catalog(), statement), given, None).await
+}
+
+async fn run(
+    database: &Database,
+    (catalog, statement): (Arc<Catalog>, &Statement),
+    given: Option<Arc<dyn TableSource>>,
+    ready: Option<(Arc<ReadyPlan>, Vec<ScalarValue>)>,
+) -> Result<Outcome> {
     let (verb, target, _) = parts(statement)?;
     database.refuse_read_only(verb)?;
     let change = Change {
-        catalog: database.shared.catalog(),
+        catalog,
         statement: statement.clone(),
         given,
+        ready,
     };
     change.table(target, verb)?;
     // Half of a change is none: the lock is held until it is visible, whoever waits. Until its rows are read it ends with
@@ -82,6 +105,7 @@ pub(super) async fn described(
         catalog: database.shared.catalog(),
         statement: statement.clone(),
         given: None,
+        ready: None,
     };
     let (object, def) = change.table(target, verb)?;
     let table = TableRef {
@@ -126,6 +150,8 @@ struct Change {
     statement: Statement,
     /// Rows that come with the statement.
     given: Option<Arc<dyn TableSource>>,
+    /// The plan of its query, if it has been made before, and the values for it.
+    ready: Option<(Arc<ReadyPlan>, Vec<ScalarValue>)>,
 }
 
 /// What the query of a statement can name: the rows that come with it too.
@@ -190,8 +216,8 @@ impl Change {
         })?;
         let locked = async {
             let relations = plan::relations_read_by(&self.statement);
-            let names = names_of(&relations);
-            database.shared.filled(&self.catalog, names).await?;
+            let objects = objects_of(&self.catalog, &relations);
+            database.shared.filled(&self.catalog, &objects).await?;
             let writer = view.writer.lock().await;
             let written = view.written.load(Ordering::SeqCst);
             let batches = self.read(database, object, table).await?;
@@ -236,9 +262,16 @@ impl Change {
             name: &object.name,
             def,
         };
-        let planned = self.plan(database, table).await?;
         let runtime = &database.shared.runtime;
-        let (_, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        if let Some((ready, values)) = &self.ready
+            && let Some(work) = ready.work(database, &self.catalog, values.clone())?
+        {
+            let (_, batches) = query::collect_in_order(runtime, work, &ready.columns).await?;
+            return Ok(batches);
+        }
+        let planned = self.plan(database, table).await?;
+        let (_, batches) =
+            query::collect_in_order(runtime, Work::Plan(planned.plan), &planned.columns).await?;
         Ok(batches)
     }
 
@@ -333,7 +366,8 @@ impl Change {
     ) -> Result<Rows> {
         let planned = self.plan_returned((target, items), rows)?;
         let runtime = &database.shared.runtime;
-        let (schema, batches) = query::collect_in_order(runtime, planned.plan, &planned.columns).await?;
+        let (schema, batches) =
+            query::collect_in_order(runtime, Work::Plan(planned.plan), &planned.columns).await?;
         Ok(Rows { schema, batches })
     }
 }

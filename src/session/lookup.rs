@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, BinaryOperator, Expr, SelectItem, UnaryOperator, Value};
-use highwater_sql::catalog::Catalog;
+use highwater_sql::catalog::{Catalog, Object};
 use highwater_sql::plan::arrow_type;
 use highwater_storage::KeyOrder;
 
@@ -41,17 +41,22 @@ struct Lookup<'q> {
     limit: Option<usize>,
 }
 
-/// The rows of a query that looks up by key; `None` for any other.
+/// The rows of a query that looks up by key; `None` for any other. `objects` are those that it names.
 ///
 /// # Errors
 /// Rows that cannot be read.
-pub(super) fn rows(database: &Database, catalog: &Catalog, query: &ast::Query) -> Result<Option<Rows>> {
-    let Some(lookup) = Lookup::of(query) else {
+pub(super) fn rows(
+    database: &Database,
+    catalog: &Catalog,
+    objects: &[Arc<Object>],
+    query: &ast::Query,
+) -> Result<Option<Rows>> {
+    let ([object], Some(lookup)) = (objects, Lookup::of(query)) else {
         return Ok(None);
     };
-    let Some(object) = catalog.get(&lookup.name) else {
+    if object.name != lookup.name {
         return Ok(None);
-    };
+    }
     let Some(plan) = object.body.stored() else {
         return Ok(None);
     };

@@ -6,6 +6,7 @@ mod describe;
 mod dml;
 mod lookup;
 mod prepared;
+mod reuse;
 mod running;
 mod select;
 mod settings;
@@ -13,6 +14,7 @@ mod transaction;
 
 use std::time::{Duration, Instant};
 
+use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse;
 use highwater_sql::plan;
 use highwater_sql::statement::{CopyDirection, Parsed, Show, Statement};
@@ -25,6 +27,7 @@ pub use self::transaction::TransactionStatus;
 
 use self::cursors::Cursors;
 use self::prepared::PreparedStatements;
+use self::reuse::Bound;
 use self::settings::Settings;
 use self::transaction::Block;
 use crate::activity::{ClientInfo, Place};
@@ -165,6 +168,24 @@ impl Session {
     /// # Errors
     /// What the statement reports.
     pub async fn start(&self, parsed: &Parsed) -> Result<Answer> {
+        self.start_with(parsed, None).await
+    }
+
+    /// Runs a prepared statement with values for its parameters, as [`start`](Self::start) runs `parsed`, which is the statement with
+    /// these values ([`Prepared::bind`]). From the second run on its plan is used again, as long as no object has come or gone.
+    ///
+    /// # Errors
+    /// What the statement reports.
+    pub async fn start_prepared(
+        &self,
+        prepared: &Prepared,
+        parsed: &Parsed,
+        values: &[Option<String>],
+    ) -> Result<Answer> {
+        self.start_with(parsed, Some(Bound { prepared, values })).await
+    }
+
+    async fn start_with(&self, parsed: &Parsed, bound: Option<Bound<'_>>) -> Result<Answer> {
         let counts = &self.database.shared.activity;
         counts.count();
         if let Some(place) = &self.place {
@@ -183,7 +204,7 @@ impl Session {
             if parsed.text.contains('$') {
                 plan::refuse_parameters(&parsed.statement)?;
             }
-            self.dispatch(parsed).await
+            self.dispatch(parsed, bound).await
         };
         let answer = started.instrument(span.clone()).await;
         let _in_span = span.enter();
@@ -202,14 +223,17 @@ impl Session {
         answer
     }
 
-    async fn dispatch(&self, parsed: &Parsed) -> Result<Answer> {
+    async fn dispatch(&self, parsed: &Parsed, bound: Option<Bound<'_>>) -> Result<Answer> {
         let database = &self.database;
         if database.plans_only() && !changes_catalog(&parsed.statement) {
             self.plan_alone(parsed).await?;
             return Ok(Outcome::done("PLAN").into());
         }
         match &parsed.statement {
-            Statement::Query(query) => return select::open(database, query, "SELECT").await,
+            Statement::Query(query) => return self.select(query, &parsed.text, bound).await,
+            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
+                return Ok(dml::change(database, &parsed.statement, bound).await?.into());
+            }
             Statement::Subscribe(subscribe) => {
                 let rows = ChangeRows::open(database, subscribe).await?;
                 return Ok(Answer::counted("SUBSCRIBE", RowStream::changes(rows)));
@@ -222,6 +246,16 @@ impl Session {
             _ => {}
         }
         Ok(self.outcome(parsed).await?.into())
+    }
+
+    /// Starts a query of a text.
+    async fn select(&self, query: &ast::Query, text: &str, bound: Option<Bound<'_>>) -> Result<Answer> {
+        let answered = match plan::may_ask_settings(text) {
+            true => self.with_settings(query)?,
+            false => None,
+        };
+        let query = answered.as_ref().unwrap_or(query);
+        select::open_bound(&self.database, query, "SELECT", bound).await
     }
 
     /// Plans a statement and does not run it.
@@ -244,15 +278,12 @@ impl Session {
         match &parsed.statement {
             Statement::CreateSource(source) => database.create_source(source).await,
             Statement::CreateTable(_) => database.create_table(parsed).await,
-            Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-                dml::change(database, &parsed.statement).await
-            }
             Statement::Flush => {
                 database.refuse_read_only("FLUSH")?;
                 database.shared.engine.barrier().await?;
                 let catalog = database.shared.catalog();
-                let names = catalog.iter().map(|object| object.name.clone());
-                database.shared.filled(&catalog, names).await?;
+                let all: Vec<_> = catalog.iter().cloned().collect();
+                database.shared.filled(&catalog, &all).await?;
                 Ok(Outcome::done("FLUSH"))
             }
             Statement::CreateView(_) => database.create_view(parsed).await,
@@ -264,10 +295,15 @@ impl Session {
             Statement::Show(Show::Setting(name)) => self.show_setting(name),
             Statement::Show(Show::Settings) => self.show_settings(),
             Statement::Show(show) => describe::show(database, show).await,
-            Statement::Describe(name) => describe::describe(database, name),
-            Statement::Explain { verbose, statement } => {
-                describe::explain(database, statement, *verbose).await
-            }
+            Statement::Describe { schema, name } => describe::describe(database, schema.as_deref(), name),
+            Statement::Explain {
+                analyze: true,
+                statement,
+                ..
+            } => describe::analyze(database, statement).await,
+            Statement::Explain {
+                verbose, statement, ..
+            } => describe::explain(database, statement, *verbose).await,
             Statement::ExplainRunning {
                 asks,
                 kind,

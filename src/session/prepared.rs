@@ -8,9 +8,10 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse;
 use highwater_sql::plan::{self, Parameter, PlannedSelect};
-use highwater_sql::statement::{CursorQuery, Execute, Parsed, Prepare, Show, Statement};
+use highwater_sql::statement::{Asks, CursorQuery, Execute, Parsed, Prepare, Show, Statement};
 use parking_lot::Mutex;
 
+use super::reuse::{Bound, KeptPlan};
 use super::{Session, describe, dml, running, select};
 use crate::answer::Answer;
 use crate::database::Database;
@@ -24,7 +25,11 @@ use crate::{query, subscription, system};
 pub struct Prepared {
     parsed: Parsed,
     parameters: Vec<DataType>,
+    /// The numbers of the types that clients are told of parameters, where these are not those of their values.
+    numbers: BTreeMap<usize, u32>,
     schema: Option<SchemaRef>,
+    /// What it keeps of its plan.
+    pub(super) kept: KeptPlan,
 }
 
 /// Prepared statements of a session, by name.
@@ -36,6 +41,11 @@ impl Prepared {
     #[must_use]
     pub fn parameters(&self) -> &[DataType] {
         &self.parameters
+    }
+
+    /// The number of the type that clients are told of the parameter at a place, where it is one that only the catalogs have.
+    pub(crate) fn number_told(&self, at: usize) -> Option<u32> {
+        self.numbers.get(&(at + 1)).copied()
     }
 
     /// The columns that the statement gives, if it gives rows.
@@ -109,9 +119,14 @@ impl Session {
             .collect();
         let schema = self.schema_of(&plan::with_values(statement, &nulls)?).await?;
         Ok(Prepared {
+            numbers: match parameters.is_empty() {
+                true => BTreeMap::new(),
+                false => plan::parameter_numbers(statement)?,
+            },
             parsed: parsed.clone(),
             parameters,
             schema,
+            kept: KeptPlan::default(),
         })
     }
 
@@ -142,10 +157,14 @@ impl Session {
             Statement::Show(Show::Setting(name)) => self.show_setting(name)?.rows,
             Statement::Show(Show::Settings) => self.show_settings()?.rows,
             Statement::Show(show) => describe::show(database, show).await?.rows,
-            Statement::Describe(name) => describe::describe(database, name)?.rows,
-            Statement::Explain { verbose, statement } => {
-                describe::explain(database, statement, *verbose).await?.rows
+            Statement::Describe { schema, name } => {
+                describe::describe(database, schema.as_deref(), name)?.rows
             }
+            // It is run when it is executed.
+            Statement::Explain { analyze: true, .. } => return Ok(Some(running::schema(Asks::Analyze))),
+            Statement::Explain {
+                verbose, statement, ..
+            } => describe::explain(database, statement, *verbose).await?.rows,
             Statement::ExplainRunning { asks, .. } => return Ok(Some(running::schema(*asks))),
             _ => None,
         };
@@ -214,14 +233,19 @@ impl Session {
                 execute.values.len()
             )));
         }
-        let bound = prepared.bind(self.values_of(&prepared.parameters, execute).await?)?;
-        self.admit(&bound.statement)?;
+        let values = self.values_of(&prepared.parameters, execute).await?;
+        let parsed = prepared.bind(values.clone())?;
+        self.admit(&parsed.statement)?;
+        let bound = Some(Bound {
+            prepared: &prepared,
+            values: &values,
+        });
         // PREPARE takes no other statements.
-        let answer = match &bound.statement {
-            Statement::Query(query) => select::open(&self.database, query, "SELECT").await?,
-            statement => dml::change(&self.database, statement).await?.into(),
+        let answer = match &parsed.statement {
+            Statement::Query(query) => self.select(query, &parsed.text, bound).await?,
+            statement => dml::change(&self.database, statement, bound).await?.into(),
         };
-        self.ran(&bound.statement);
+        self.ran(&parsed.statement);
         Ok(answer)
     }
 
@@ -297,11 +321,8 @@ async fn planned(database: &Database, statement: &Statement) -> Result<PlannedSe
         }
         _ => return Err(no_parameters()),
     };
-    let catalog = database.shared.catalog();
-    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
-    select::planned(database, &catalog, &system, |resolver| {
-        plan::plan_select(&catalog, query, resolver)
-    })
+    let query = plan::with_settings(query, None)?;
+    select::plan_of(database, &database.shared.catalog(), &query).await
 }
 
 fn no_parameters() -> Error {

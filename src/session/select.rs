@@ -16,36 +16,56 @@ use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
 
 use super::lookup;
+use super::reuse::Bound;
 use crate::answer::{Answer, RowStream};
-use crate::database::{Database, bounded_read, names_of};
+use crate::database::{Database, bounded_read, objects_of};
 use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
 use crate::outcome::{Notice, Outcome};
-use crate::query::{self, MakeRead, Readers, RecordColumns, SourceProvider, ViewProvider};
+use crate::query::{self, MakeRead, Readers, RecordColumns, SourceProvider, ViewProvider, Work};
 use crate::system::{self, Facts, pg_catalog};
 
 /// Starts a query.
 pub(super) async fn open(database: &Database, query: &ast::Query, verb: &'static str) -> Result<Answer> {
+    open_bound(database, query, verb, None).await
+}
+
+/// Starts a query that is perhaps one of a prepared statement.
+pub(super) async fn open_bound(
+    database: &Database,
+    query: &ast::Query,
+    verb: &'static str,
+    bound: Option<Bound<'_>>,
+) -> Result<Answer> {
     let catalog = database.shared.catalog();
     let relations = plan::relations_of(query);
-    database.shared.filled(&catalog, names_of(&relations)).await?;
-    let notices = stopped(database, &catalog, &relations);
-    if let Some(rows) = lookup::rows(database, &catalog, query)? {
+    let objects = objects_of(&catalog, &relations);
+    database.shared.filled(&catalog, &objects).await?;
+    let notices = stopped(database, &objects);
+    if let Some(rows) = lookup::rows(database, &catalog, &objects, query)? {
         return Ok(Answer::counted(verb, rows.into()).with_notices(notices));
+    }
+    if let Some(bound) = bound
+        && let Some(ready) = bound.plan(database, &catalog).await
+        && let Some(values) = bound.scalars()
+        && let Some(work) = ready.work(database, &catalog, values)?
+    {
+        let rows = query::stream(&database.shared.runtime, work, &ready.columns, &[]).await?;
+        return Ok(Answer::counted(verb, RowStream::query(rows)).with_notices(notices));
     }
     let system = system::Snapshot::take(database, &relations).await?;
     let planned = planned(database, &catalog, &system, |resolver| {
         plan::plan_select(&catalog, query, resolver)
     })?;
     let told = pg_catalog::told(&planned.plan);
-    let rows = query::stream(&database.shared.runtime, planned.plan, &planned.columns, &told).await?;
+    let work = Work::Plan(planned.plan);
+    let rows = query::stream(&database.shared.runtime, work, &planned.columns, &told).await?;
     Ok(Answer::counted(verb, RowStream::query(rows)).with_notices(notices))
 }
 
 /// What is said of relations that follow nothing any more: their rows are as they were.
-fn stopped(database: &Database, catalog: &Catalog, relations: &[ast::ObjectName]) -> Vec<Notice> {
+fn stopped(database: &Database, objects: &[Arc<Object>]) -> Vec<Notice> {
     let engine = &database.shared.engine;
-    let objects = names_of(relations).filter_map(|name| catalog.get(&name));
     let has_failed = |object: &&Arc<Object>| {
         let view = engine.view(ObjectId(object.id.0));
         view.is_some_and(|view| view.subscribers.have_ended())
@@ -54,21 +74,30 @@ fn stopped(database: &Database, catalog: &Catalog, relations: &[ast::ObjectName]
         let (noun, name) = (object.body.kind().noun(), &object.name);
         format!("{noun} \"{name}\" has failed: its rows are as of the failure; hw.queries has the reason")
     };
-    let failed = objects.filter(|object| object.body.stored().is_some());
+    let stored = objects.iter();
+    let failed = stored.filter(|object| object.body.stored().is_some());
     failed.filter(has_failed).map(message).map(Notice::from).collect()
 }
 
 /// How a query that is run now reads each table and view; nothing for one that cannot be.
 pub(super) async fn reads(database: &Database, query: &ast::Query) -> Result<Vec<String>> {
     let catalog = database.shared.catalog();
-    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
-    let planned = planned(database, &catalog, &system, |resolver| {
-        plan::plan_select(&catalog, query, resolver)
-    });
-    match planned {
+    match plan_of(database, &catalog, query).await {
         Ok(planned) => query::reads(planned.plan).await,
         Err(_) => Ok(Vec::new()),
     }
+}
+
+/// The plan of a read.
+pub(super) async fn plan_of(
+    database: &Database,
+    catalog: &Catalog,
+    query: &ast::Query,
+) -> Result<PlannedSelect> {
+    let system = system::Snapshot::take(database, &plan::relations_of(query)).await?;
+    planned(database, catalog, &system, |resolver| {
+        plan::plan_select(catalog, query, resolver)
+    })
 }
 
 /// Plans a read by `plan`, which is given the tables. All views are read as of one instant between two steps, after the
@@ -178,7 +207,7 @@ pub(super) async fn show(database: &Database, sql: &str) -> Result<Outcome> {
 }
 
 /// A reader of a table or a materialized view; `None` for a name that is neither.
-fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
+pub(super) fn reader(database: &Database, catalog: &Catalog, name: &str) -> Result<Option<ViewReader>> {
     let Some(object) = catalog.get(name) else {
         return Ok(None);
     };

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse::milliseconds;
+use highwater_sql::plan::{self, SettingCall};
 use parking_lot::Mutex;
 
 use super::Session;
@@ -52,7 +54,7 @@ const fn setting(name: &'static str, default: &'static str, takes: Takes) -> Set
 
 /// Settings that `SET` takes or drivers ask for, with their defaults, by name. `implicit_flush` is taken as RisingWave's scripts have
 /// it: a statement that changes a table always comes back when the views of its pipeline show the change.
-static SETTINGS: [Setting; 24] = [
+static SETTINGS: [Setting; 26] = [
     setting("application_name", "", Takes::Any),
     setting("bytea_output", "hex", Takes::OneOf(&[("hex", "hex")])),
     setting(
@@ -80,6 +82,11 @@ static SETTINGS: [Setting; 24] = [
         "ISO, MDY",
         Takes::OneOf(&[("iso", "ISO, MDY"), ("iso, mdy", "ISO, MDY"), ("mdy", "ISO, MDY")]),
     ),
+    setting(
+        "default_table_access_method",
+        "heap",
+        Takes::OneOf(&[("heap", "heap")]),
+    ),
     setting("default_transaction_isolation", "read committed", READ_COMMITTED),
     setting("default_transaction_read_only", "off", ON_OFF),
     setting("extra_float_digits", "1", Takes::Integer(1, 3)),
@@ -96,6 +103,12 @@ static SETTINGS: [Setting; 24] = [
         Takes::OneOf(&[("postgres", "postgres")]),
     ),
     setting("is_superuser", "on", Takes::Nothing),
+    // Nothing is compiled while it runs; asyncpg asks for that to be so.
+    setting(
+        "jit",
+        "off",
+        Takes::OneOf(&[("off", "off"), ("false", "off"), ("0", "off")]),
+    ),
     setting("max_identifier_length", "63", Takes::Nothing),
     setting("search_path", "public", Takes::Any),
     setting("server_encoding", "UTF8", Takes::Nothing),
@@ -262,6 +275,30 @@ impl Session {
                 .with_hint("It is given when the database is opened."),
             false => unknown_setting(name),
         })
+    }
+
+    /// The query with what it asks of the settings answered, and what it sets set; `None` for one that asks nothing.
+    ///
+    /// # Errors
+    /// A name that is no setting, a value that it does not take.
+    pub(super) fn with_settings(&self, query: &ast::Query) -> Result<Option<ast::Query>> {
+        let calls = plan::setting_calls(query)?;
+        if calls.is_empty() {
+            return Ok(None);
+        }
+        let answer = |call: &SettingCall| match call {
+            SettingCall::Current { name, missing_ok } => match self.setting(name) {
+                Ok(value) => Ok(Some(value)),
+                Err(_) if *missing_ok => Ok(None),
+                Err(error) => Err(error),
+            },
+            SettingCall::Set { name, value } => {
+                self.set(name, value.as_deref())?;
+                self.setting(name).map(Some)
+            }
+        };
+        let answers = calls.iter().map(answer).collect::<Result<Vec<_>>>()?;
+        Ok(Some(plan::with_settings(query, Some(&answers))?))
     }
 
     /// How long a statement may take, if that is limited.

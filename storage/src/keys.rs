@@ -70,6 +70,21 @@ impl KeyOrder {
         nulls: Nulls::First,
     };
 
+    /// The order in which keys of this one are met from the last to the first.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self {
+            direction: match self.direction {
+                Direction::Ascending => Direction::Descending,
+                Direction::Descending => Direction::Ascending,
+            },
+            nulls: match self.nulls {
+                Nulls::First => Nulls::Last,
+                Nulls::Last => Nulls::First,
+            },
+        }
+    }
+
     fn mask(self) -> u8 {
         match self.direction {
             Direction::Ascending => 0,

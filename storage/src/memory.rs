@@ -208,6 +208,22 @@ fn visible(versions: &[Version], commit: u64) -> Option<&Bytes> {
 }
 
 impl MemorySnapshot {
+    /// The last rows of a range, the greatest key first; fewer than [`CHUNK_ROWS`] if there are no more.
+    fn chunk_back(&self, family: Family, from: &[u8], to: Option<&[u8]>) -> Vec<(Bytes, Bytes)> {
+        if to.is_some_and(|to| from >= to) {
+            return Vec::new();
+        }
+        let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+        let tables = self.tables.read();
+        tables.families[family.index()]
+            .range::<[u8], _>((Bound::Included(from), to))
+            .rev()
+            .filter_map(|(key, versions)| Some((key, visible(versions, self.commit)?)))
+            .map(|(key, value)| (Arc::clone(key), Arc::clone(value)))
+            .take(CHUNK_ROWS)
+            .collect()
+    }
+
     /// The next rows of a scan; fewer than [`CHUNK_ROWS`] if they are the last.
     fn chunk(&self, family: Family, from: Bound<&[u8]>, to: Option<&[u8]>) -> Vec<(Bytes, Bytes)> {
         if let (Bound::Included(from) | Bound::Excluded(from), Some(to)) = (from, to)
@@ -271,6 +287,27 @@ impl Snapshot for MemorySnapshot {
                 return Ok(());
             };
             chunk = self.chunk(family, Bound::Excluded(last), to);
+        }
+    }
+
+    fn for_each_back(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        let mut chunk = self.chunk_back(family, from, to);
+        loop {
+            for (key, value) in &chunk {
+                if !visit(key, value)? {
+                    return Ok(());
+                }
+            }
+            let Some((last, _)) = chunk.last().filter(|_| chunk.len() == CHUNK_ROWS) else {
+                return Ok(());
+            };
+            chunk = self.chunk_back(family, from, Some(last));
         }
     }
 

@@ -33,11 +33,14 @@ use crate::batch::{Operation, WriteBatch};
 use crate::error::StorageError;
 use crate::family::Family;
 use crate::options::StoreOptions;
-use crate::store::{Durability, Snapshot, Store, StoreMetrics};
+use crate::store::{Durability, Snapshot, Store, StoreMetrics, counted_bytes, prefix_end};
 
 use directory::DirectoryLock;
 use mark::DurableMark;
 use snapshot::RocksSnapshot;
+
+/// How many bytes of rows are counted one by one.
+const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
 /// A database directory. Open it for writing with [`open`](Self::open), which only one process can
 /// do at a time, or look into it with [`open_read_only`](Self::open_read_only).
@@ -200,6 +203,20 @@ impl Store for RocksStore {
             memtable_bytes,
             block_cache_bytes,
         }
+    }
+
+    fn bytes_under(&self, family: Family, prefix: &[u8]) -> Result<u64, StorageError> {
+        let counted = counted_bytes(&*self.snapshot(), family, prefix, COUNTED_BYTES_MAX)?;
+        let Some(to) = prefix_end(prefix).filter(|_| counted > COUNTED_BYTES_MAX) else {
+            return Ok(counted);
+        };
+        let range = rocksdb::Range::new(prefix, &to);
+        let sizes = self.read(|instance| {
+            let family = instance.family(family);
+            instance.db.get_approximate_sizes_cf(&family, &[range])
+        });
+        // What is in the write buffers is on no disk yet.
+        Ok(sizes.into_iter().sum::<u64>().max(counted))
     }
 
     fn backup_to(&self, dir: &Path) -> Result<(), StorageError> {

@@ -74,6 +74,16 @@ pub trait Store: Send + Sync {
     /// How large the store is.
     fn metrics(&self) -> StoreMetrics;
 
+    /// How many bytes the keys and values take that start with `prefix`. A store with files counts no more than a MiB of them one by one; beyond, it says
+    /// what they take on disk.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read.
+    fn bytes_under(&self, family: Family, prefix: &[u8]) -> Result<u64, StorageError> {
+        counted_bytes(&*self.snapshot(), family, prefix, u64::MAX)
+    }
+
     /// Makes a database of its own in `dir` with the content of the last commit. Files are shared
     /// by hard links where both directories are on one device.
     ///
@@ -111,6 +121,19 @@ pub trait Snapshot: Send {
     ///
     /// What `visit` returns, or a file that cannot be read.
     fn for_each(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), StorageError>;
+
+    /// As [`for_each`](Self::for_each), from the greatest key to the least.
+    ///
+    /// # Errors
+    ///
+    /// What `visit` returns, or a file that cannot be read.
+    fn for_each_back(
         &self,
         family: Family,
         from: &[u8],
@@ -171,6 +194,22 @@ pub trait Snapshot: Send {
         from: &[u8],
         to: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>, StorageError>;
+}
+
+/// The bytes of the keys and values that start with `prefix`; counting ends when there are more than `max`.
+pub(crate) fn counted_bytes(
+    snapshot: &dyn Snapshot,
+    family: Family,
+    prefix: &[u8],
+    max: u64,
+) -> Result<u64, StorageError> {
+    let mut bytes = 0;
+    let to = prefix_end(prefix);
+    snapshot.for_each(family, prefix, to.as_deref(), &mut |key, value| {
+        bytes += (key.len() + value.len()) as u64;
+        Ok(bytes <= max)
+    })?;
+    Ok(bytes)
 }
 
 /// The least key that is greater than every key that starts with `prefix`, to be used as the upper

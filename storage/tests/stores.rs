@@ -52,6 +52,19 @@ fn visited(snapshot: &dyn Snapshot, from: &[u8], to: Option<&[u8]>) -> Rows {
     rows
 }
 
+/// What a way back visits, in the order of a way on.
+fn visited_back(snapshot: &dyn Snapshot, from: &[u8], to: Option<&[u8]>) -> Rows {
+    let mut rows = Vec::new();
+    snapshot
+        .for_each_back(Family::State, from, to, &mut |key, value| {
+            rows.push((key.to_vec(), value.to_vec()));
+            Ok(true)
+        })
+        .unwrap();
+    rows.reverse();
+    rows
+}
+
 #[test]
 fn families_are_apart() {
     on_both(|store| {
@@ -149,6 +162,7 @@ fn ranges_that_hold_nothing_yield_nothing() {
         for (from, to) in [(b"z", b"a"), (b"m", b"m"), (b"n", b"o")] {
             assert_eq!(scanned(&*snapshot, from, Some(to)), []);
             assert_eq!(visited(&*snapshot, from, Some(to)), []);
+            assert_eq!(visited_back(&*snapshot, from, Some(to)), []);
             assert_eq!(snapshot.last_key(Family::State, from, Some(to)).unwrap(), None);
         }
     });
@@ -205,6 +219,7 @@ fn check(snapshot: &dyn Snapshot, model: &Model, from: &[u8], to: &[u8]) {
         let part: Rows = part.map(|(key, value)| (key.clone(), value.clone())).collect();
         assert_eq!(scanned(snapshot, from, Some(to)), part);
         assert_eq!(visited(snapshot, from, Some(to)), part);
+        assert_eq!(visited_back(snapshot, from, Some(to)), part);
         let last = snapshot.last_key(Family::State, from, Some(to)).unwrap();
         assert_eq!(last, part.last().map(|(key, _)| key.clone()));
     }

@@ -4,6 +4,7 @@ import asyncio
 import datetime
 import decimal
 import io
+import json
 import sys
 
 import asyncpg
@@ -27,14 +28,47 @@ async def main(host, port):
     assert tuple(got) == row, tuple(got)
     got = await conn.fetchrow("SELECT * FROM apg WHERE k = $1", 2)
     assert tuple(got) == (2,) + (None,) * (len(row) - 1), tuple(got)
-    # It asks pg_catalog about types of arrays, which is not there yet.
     found = await conn.fetch("SELECT k FROM apg WHERE k IN ($1, $2) ORDER BY k", 1, 2)
+    assert [r["k"] for r in found] == [1, 2]
+    found = await conn.fetch("SELECT k FROM apg WHERE k = ANY($1) ORDER BY k", [1, 2, 9])
     assert [r["k"] for r in found] == [1, 2]
     try:
         await conn.fetch("SELECT 1 / $1::int", 0)
         raise AssertionError("an error was expected")
     except asyncpg.DivisionByZeroError:
         pass
+
+    # Arrays, whose types it looks up in pg_catalog, within a transaction too.
+    await conn.execute(
+        "CREATE TABLE aarr (k INT PRIMARY KEY, b BOOLEAN[], i INT[], h SMALLINT[], g BIGINT[], d DOUBLE PRECISION[], n NUMERIC(12, 4)[], t TEXT[],"
+        " v VARCHAR[], y BYTEA[], e DATE[], s TIMESTAMP[], z TIMESTAMPTZ[], l INTERVAL[], j JSONB[])"
+    )
+    utc = noon.replace(tzinfo=datetime.timezone.utc)
+    arrays = (
+        1, [True, None], [1, None, -3], [7], [2**40, None], [0.5, None], [decimal.Decimal("12.5000"), None], ['a "b"', None, "", "NULL", "{x,y}"],
+        ["v", None], [b"\x00\xff", None], [noon.date(), None], [noon, None], [utc, None], [datetime.timedelta(days=2, seconds=3.5), None],
+        ['{"a": [1, null]}', None],
+    )
+    insert = "INSERT INTO aarr VALUES (" + ", ".join(f"${n + 1}" for n in range(len(arrays))) + ")"
+    async with conn.transaction():
+        await conn.execute(insert, *arrays)
+        await conn.execute(insert, 2, *[None] * (len(arrays) - 1))
+        await conn.execute(insert, 3, *[[]] * (len(arrays) - 1))
+    got = await conn.fetch("SELECT * FROM aarr ORDER BY k")
+    assert tuple(got[0]) == arrays, tuple(got[0])
+    assert tuple(got[1]) == (2,) + (None,) * (len(arrays) - 1), tuple(got[1])
+    assert tuple(got[2]) == (3,) + ([],) * (len(arrays) - 1), tuple(got[2])
+    assert await conn.fetchval("SELECT $1::int[][]", [[1, 2], [3, None]]) == [[1, 2], [3, None]]
+    assert await conn.fetchval("SELECT array_agg(k ORDER BY k) FROM aarr") == [1, 2, 3]
+    done = await conn.copy_records_to_table("aarr", records=[(4, [True], [4])], columns=["k", "b", "i"])
+    assert done == "COPY 1", done
+    assert await conn.fetchval("SELECT i FROM aarr WHERE k = 4") == [4]
+    assert await conn.fetchval("SELECT current_setting('jit')") == "off"
+    # A codec of its own for JSON, which it looks up by the name of the type.
+    await conn.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    assert await conn.fetchval("SELECT j FROM aarr WHERE k = 1") == [{"a": [1, None]}, None]
+    assert await conn.fetchval("SELECT $1::jsonb", {"b": 2}) == {"b": 2}
+    await conn.reset_type_codec("jsonb", schema="pg_catalog")
 
     await conn.execute("CREATE TABLE acopied (a INT PRIMARY KEY, b VARCHAR)")
     text = io.BytesIO(b"".join(b"%d,row %d\n" % (a, a) for a in range(3000)))

@@ -20,6 +20,17 @@ async function main(host, port) {
     k: '1', b: true, i: -7, d: 0.1, n: '12.5000', v: "it's", y: Buffer.from([0, 255]), z: noon, j: { a: [1, null] }, a: [1, null, 3],
   });
   assert.deepStrictEqual(Object.values(rows[1]), ['2', null, null, null, null, null, null, null, null, null]);
+  await client.query('CREATE TABLE jsarr (k INT PRIMARY KEY, b BOOLEAN[], i INT[], d DOUBLE PRECISION[], n NUMERIC(12, 4)[], t TEXT[], z TIMESTAMPTZ[], j JSONB[])');
+  const texts = ['a "b"', null, '', 'NULL', '{x,y}'];
+  await client.query('INSERT INTO jsarr VALUES ($1, $2, $3, $4, $5, $6, $7, $8)', [
+    1, [true, null], [1, null, -3], [0.5, null], ['12.5', null], texts, [noon, null], [JSON.stringify({ a: 1 }), null],
+  ]);
+  const arrays = (await client.query('SELECT * FROM jsarr')).rows[0];
+  assert.deepStrictEqual(arrays, {
+    k: 1, b: [true, null], i: [1, null, -3], d: [0.5, null], n: [12.5, null], t: texts, z: [noon, null], j: [{ a: 1 }, null],
+  });
+  const found = await client.query('SELECT k FROM js WHERE k = ANY($1) ORDER BY k', [[1, 2, 9]]);
+  assert.deepStrictEqual(found.rows, [{ k: '1' }, { k: '2' }]);
   const named = { name: 'by key', text: 'SELECT v FROM js WHERE k = $1', values: [1] };
   for (let n = 0; n < 3; n += 1) assert.strictEqual((await client.query(named)).rows[0].v, "it's");
   await assert.rejects(client.query('SELECT 1 / $1::int', [0]), { code: '22012' });

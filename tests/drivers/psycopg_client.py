@@ -36,6 +36,29 @@ with psycopg.connect(url, autocommit=True) as conn:
     for _ in range(8):  # prepared from the sixth time on
         assert conn.execute("SELECT v FROM py WHERE k = %s", (1,)).fetchone() == ("it's",)
 
+    # Arrays of each type, with NULLs, empty, and of two dimensions; as text and binary.
+    conn.execute(
+        "CREATE TABLE pyarr (k INT PRIMARY KEY, b BOOLEAN[], i INT[], g BIGINT[], d DOUBLE PRECISION[], n NUMERIC(12, 4)[], t TEXT[], y BYTEA[],"
+        " e DATE[], z TIMESTAMPTZ[], l INTERVAL[], j JSONB[])"
+    )
+    utc = noon.replace(tzinfo=datetime.timezone.utc)
+    arrays = (
+        1, [True, None], [1, None, -3], [2**40, None], [0.5, None], [decimal.Decimal("12.5000"), None], ['a "b"', None, "", "NULL", "{x,y}"],
+        [b"\x00\xff", None], [noon.date(), None], [utc, None], [datetime.timedelta(days=2, seconds=3.5), None], [{"a": [1, None]}, None],
+    )
+    given = arrays[:11] + ([Jsonb(arrays[11][0]), None],)
+    for placeholder in ("%s", "%b"):
+        conn.execute("DELETE FROM pyarr")
+        conn.execute("INSERT INTO pyarr VALUES (" + ", ".join([placeholder] * len(arrays)) + ")", given)
+        for binary in (False, True):
+            with conn.cursor(binary=binary) as cur:
+                got = cur.execute("SELECT * FROM pyarr").fetchone()
+                assert got == arrays, (placeholder, binary, got)
+                got = cur.execute(f"SELECT {placeholder}::int[][]", ([[1, 2], [3, None]],)).fetchone()
+                assert got == ([[1, 2], [3, None]],), got
+    assert conn.execute("SELECT set_config('application_name', %s, false)", ("me",)).fetchone() == ("me",)
+    assert conn.execute("SELECT current_setting('application_name')").fetchone() == ("me",)
+
     try:
         conn.execute("SELECT nothing FROM py")
         raise AssertionError("an error was expected")

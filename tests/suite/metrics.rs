@@ -103,6 +103,12 @@ async fn happen(database: &Database) {
     handle.push_to(0, timed(&[(5, Some(2))])).unwrap();
     handle.push_to(1, timed(&[(7, Some(91))])).unwrap();
     run(database, "INSERT INTO t VALUES (1), (2)").await;
+    let again = "EXECUTE again(1);".repeat(2);
+    let session = database.session();
+    let prepared = session
+        .execute(&format!("PREPARE again AS SELECT n + $1 FROM t; {again}"))
+        .await;
+    prepared.unwrap();
     database.execute("SELECT no_such_column").await.unwrap_err();
 }
 

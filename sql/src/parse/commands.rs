@@ -115,6 +115,18 @@ const SYSTEM_LISTS: [(&str, &str); 6] = [
     ("settings", "settings"),
 ];
 
+/// Lists of what there is none of, by the word after SHOW, and what is said of that.
+const NOT_THERE: [(&str, &str); 2] = [
+    (
+        "connections",
+        "there are no connections of connectors, whose options stand in each statement; hw.connections shows the clients",
+    ),
+    (
+        "secrets",
+        "there are no secrets: an option takes one from the environment as '${NAME}'",
+    ),
+];
+
 /// Takes a `SHOW` statement.
 ///
 /// # Errors
@@ -161,6 +173,13 @@ pub(crate) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         })
     } else if cursor.eat(&["all"]) {
         Show::Settings
+    } else if cursor.eat(&["columns"]) {
+        if !cursor.eat(&["from"]) && !cursor.eat(&["in"]) {
+            return Err(cursor.unexpected("FROM and the name of a relation"));
+        }
+        return described(cursor);
+    } else if let Some((_, told)) = NOT_THERE.iter().find(|(word, _)| cursor.eat(&[word])) {
+        Show::None(told)
     } else {
         setting_shown(cursor)?
     };
@@ -178,7 +197,10 @@ fn connector_name(cursor: &mut Cursor<'_>) -> Result<String, SqlError> {
 }
 
 fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
-    const LISTS: [&str; 11] = [
+    const LISTS: [&str; 14] = [
+        "columns",
+        "connections",
+        "secrets",
         "functions",
         "indexes",
         "sources",
@@ -192,14 +214,7 @@ fn setting_shown(cursor: &mut Cursor<'_>) -> Result<Show, SqlError> {
         "all",
     ];
     let position = cursor.position();
-    let refused = [
-        "connections",
-        "secrets",
-        "schemas",
-        "databases",
-        "columns",
-        "clusters",
-    ];
+    let refused = ["schemas", "databases", "clusters"];
     if let Some(word) = refused.iter().find(|word| cursor.sees(&[word])) {
         return Err(SqlError::unsupported(format!("SHOW {}", word.to_uppercase())).at(position));
     }
@@ -252,9 +267,21 @@ pub(crate) fn describe(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     {
         cursor.eat(words);
     }
-    let name = cursor.object_name("the name of a relation")?;
+    described(cursor)
+}
+
+/// Takes the name of a relation of any schema, and the end.
+fn described(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    let first = cursor.name("the name of a relation")?.text;
+    let (schema, name) = match cursor.eat_token(&Token::Period) {
+        true => (Some(first), cursor.name("the name of a relation")?.text),
+        false => (None, first),
+    };
     cursor.expect_end()?;
-    Ok(Statement::Describe(name.text))
+    Ok(Statement::Describe {
+        schema: schema.filter(|schema| schema != "public"),
+        name,
+    })
 }
 
 const KIND_WORDS: [(&[&str], usize); 5] = [
@@ -269,27 +296,67 @@ fn names_next(cursor: &Cursor<'_>, after: usize) -> bool {
     matches!(cursor.peek_nth(after), Token::Word(_))
 }
 
-/// Takes `EXPLAIN [VERBOSE] statement`.
+/// Options that PostgreSQL's EXPLAIN has in parentheses.
+const EXPLAIN_OPTIONS: [&str; 9] = [
+    "analyze", "verbose", "costs", "settings", "buffers", "wal", "timing", "summary", "format",
+];
+
+/// Takes `[ANALYZE] [VERBOSE]`, or both in parentheses.
+fn explain_options(cursor: &mut Cursor<'_>) -> Result<(bool, bool), SqlError> {
+    let analyze = |cursor: &mut Cursor<'_>| cursor.eat(&["analyze"]) || cursor.eat(&["analyse"]);
+    let is_list =
+        *cursor.peek() == Token::LParen && super::script::is_word(cursor.peek_nth(1), &EXPLAIN_OPTIONS);
+    if !is_list {
+        let analyze = analyze(cursor);
+        return Ok((analyze, cursor.eat(&["verbose"])));
+    }
+    cursor.take();
+    let (mut analyzes, mut verbose) = (false, false);
+    loop {
+        let position = cursor.position();
+        if analyze(cursor) {
+            analyzes = is_on(cursor);
+        } else if cursor.eat(&["verbose"]) {
+            verbose = is_on(cursor);
+        } else if !cursor.eat(&["format", "text"]) {
+            let option = cursor.name("an option of EXPLAIN")?.text.to_uppercase();
+            return Err(SqlError::unsupported(format!("EXPLAIN with {option}"))
+                .with_hint("EXPLAIN takes ANALYZE, VERBOSE and FORMAT text.")
+                .at(position));
+        }
+        if !cursor.eat_token(&Token::Comma) {
+            break;
+        }
+    }
+    cursor.expect_token(&Token::RParen)?;
+    Ok((analyzes, verbose))
+}
+
+/// Takes the value of an option, if one stands there.
+fn is_on(cursor: &mut Cursor<'_>) -> bool {
+    let is_off = cursor.eat(&["false"]) || cursor.eat(&["off"]);
+    if !is_off && !cursor.eat(&["true"]) {
+        cursor.eat(&["on"]);
+    }
+    !is_off
+}
+
+/// Takes `EXPLAIN [ANALYZE] [VERBOSE] statement`, and what it says of what runs.
 ///
 /// # Errors
 /// A malformed statement, or one that has no plan.
 pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["explain"])?;
-    if cursor.eat(&["analyze"]) || cursor.eat(&["analyse"]) {
-        return explain_running(cursor, Asks::Analyze);
-    }
     if cursor.eat(&["why"]) {
         return explain_running(cursor, Asks::Why);
     }
-    let mut verbose = cursor.eat(&["verbose"]);
-    if !verbose && *cursor.peek() == Token::LParen && super::script::is_word(cursor.peek_nth(1), &["verbose"])
-    {
-        cursor.take();
-        verbose = cursor.eat(&["verbose"]) && !cursor.eat(&["false"]) && !cursor.eat(&["off"]);
-        if verbose && !cursor.eat(&["true"]) {
-            cursor.eat(&["on"]);
+    let (analyze, verbose) = explain_options(cursor)?;
+    if analyze {
+        let words = ["select", "with", "values"];
+        let is_query = words.iter().any(|word| cursor.sees(&[word])) || *cursor.peek() == Token::LParen;
+        if !is_query {
+            return explain_running(cursor, Asks::Analyze);
         }
-        cursor.expect_token(&Token::RParen)?;
     }
     let position = cursor.position();
     let statement = if cursor.sees(&["create"]) {
@@ -311,6 +378,7 @@ pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     }
     Ok(Statement::Explain {
         verbose,
+        analyze,
         statement: Box::new(statement),
     })
 }
@@ -325,7 +393,11 @@ fn explain_running(cursor: &mut Cursor<'_>, asks: Asks) -> Result<Statement, Sql
     let is_query = ["select", "with", "values", "create", "insert", "update", "delete"];
     let is_query = is_query.iter().any(|word| cursor.sees(&[word])) || *cursor.peek() == Token::LParen;
     if is_query {
-        return Err(SqlError::unsupported(format!("{verb} of a statement"))
+        let what = match asks {
+            Asks::Analyze => "a statement that changes something",
+            Asks::Why => "a statement",
+        };
+        return Err(SqlError::unsupported(format!("{verb} of {what}"))
             .with_detail(format!(
                 "{verb} tells of a materialized view, sink or table that runs."
             ))

@@ -4,17 +4,18 @@ use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::commands::subscription;
+use super::copy_options::options;
 use super::cursor::{Cursor, Name};
 use super::with::with_clause;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{
-    Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, CursorQuery, Declare, Fetch, Statement,
+    Copy, CopyDirection, CopyRelation, CopySource, CursorQuery, Declare, Fetch, Statement,
 };
 
 /// Takes `COPY relation [(column, …)] | (query | SUBSCRIBE …) TO STDOUT | FROM STDIN [options]`.
 ///
 /// # Errors
-/// A malformed statement, a file or a program, the binary format.
+/// A malformed statement, a file or a program, options that do not go together.
 pub(crate) fn copy(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["copy"])?;
     let source = copy_source(cursor)?;
@@ -46,7 +47,7 @@ pub(crate) fn copy(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
             _ => Err(cursor.unexpected(&name)),
         };
     }
-    let options = options(cursor)?;
+    let options = options(cursor, direction)?;
     if cursor.sees(&["where"]) {
         return Err(SqlError::unsupported("WHERE in COPY").at(cursor.position()));
     }
@@ -95,145 +96,6 @@ pub(crate) fn closing(cursor: &Cursor<'_>) -> usize {
         }
     }
     tokens.len()
-}
-
-/// What the options of COPY say, as far as it is given.
-#[derive(Default)]
-struct Given {
-    csv: bool,
-    header: bool,
-    delimiter: Option<u8>,
-    null: Option<String>,
-    quote: Option<(u8, usize)>,
-    escape: Option<(u8, usize)>,
-}
-
-fn options(cursor: &mut Cursor<'_>) -> Result<CopyOptions, SqlError> {
-    let position = cursor.position();
-    cursor.eat(&["with"]);
-    let mut given = Given::default();
-    if cursor.eat_token(&Token::LParen) {
-        loop {
-            option(cursor, &mut given)?;
-            if !cursor.eat_token(&Token::Comma) {
-                break;
-            }
-        }
-        cursor.expect_token(&Token::RParen)?;
-    } else {
-        while !cursor.at_end() && !cursor.sees(&["where"]) {
-            option(cursor, &mut given)?;
-        }
-    }
-    given.checked().map_err(|error| error.at(position))
-}
-
-fn option(cursor: &mut Cursor<'_>, given: &mut Given) -> Result<(), SqlError> {
-    let position = cursor.position();
-    if cursor.eat(&["format"]) {
-        let format = match cursor.peek() {
-            Token::SingleQuotedString(_) => cursor.string("a format")?.to_lowercase(),
-            _ => cursor.name("a format")?.text,
-        };
-        match format.as_str() {
-            "csv" => given.csv = true,
-            "text" => given.csv = false,
-            "binary" => return Err(binary(position)),
-            other => {
-                let message = format!("COPY format \"{other}\" not recognized");
-                return Err(SqlError::new(SqlState::InvalidParameterValue, message).at(position));
-            }
-        }
-    } else if cursor.eat(&["binary"]) {
-        return Err(binary(position));
-    } else if cursor.eat(&["csv"]) {
-        given.csv = true;
-    } else if cursor.eat(&["header"]) {
-        if cursor.sees(&["match"]) {
-            return Err(SqlError::unsupported("HEADER MATCH").at(position));
-        }
-        given.header = !["false", "off"].iter().any(|word| cursor.eat(&[word]));
-        if given.header && !cursor.eat(&["true"]) {
-            cursor.eat(&["on"]);
-        }
-    } else if cursor.eat(&["delimiter"]) || cursor.eat(&["delimiters"]) {
-        given.delimiter = Some(byte(cursor, "COPY delimiter")?);
-    } else if cursor.eat(&["null"]) {
-        cursor.eat(&["as"]);
-        given.null = Some(cursor.string("what stands for NULL")?);
-    } else if cursor.eat(&["quote"]) {
-        given.quote = Some((byte(cursor, "COPY quote")?, position));
-    } else if cursor.eat(&["escape"]) {
-        given.escape = Some((byte(cursor, "COPY escape")?, position));
-    } else if cursor.eat(&["encoding"]) {
-        let encoding = cursor.string("the name of an encoding")?;
-        if !matches!(encoding.to_lowercase().as_str(), "utf8" | "utf-8") {
-            return Err(SqlError::unsupported(format!("encoding \"{encoding}\"")).at(position));
-        }
-    } else {
-        return Err(cursor.unexpected("an option of COPY"));
-    }
-    Ok(())
-}
-
-fn binary(position: usize) -> SqlError {
-    SqlError::unsupported("COPY in the binary format")
-        .with_hint("Use FORMAT text or FORMAT csv.")
-        .at(position)
-}
-
-/// A text of one byte.
-fn byte(cursor: &mut Cursor<'_>, what: &str) -> Result<u8, SqlError> {
-    cursor.eat(&["as"]);
-    let position = cursor.position();
-    let text = cursor.string("a text of one character")?;
-    match text.as_bytes() {
-        [byte] if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
-        _ => {
-            let message = format!("{what} must be a single one-byte character");
-            Err(SqlError::new(SqlState::FeatureNotSupported, message).at(position))
-        }
-    }
-}
-
-impl Given {
-    fn checked(self) -> Result<CopyOptions, SqlError> {
-        let invalid = |message: &str| Err(SqlError::new(SqlState::InvalidParameterValue, message));
-        let defaults = match self.csv {
-            true => CopyOptions::csv(),
-            false => CopyOptions::text(),
-        };
-        if let (false, Some((_, position))) = (self.csv, self.quote.or(self.escape)) {
-            let error = SqlError::new(
-                SqlState::FeatureNotSupported,
-                "COPY quote and escape are available only in CSV mode",
-            );
-            return Err(error.at(position));
-        }
-        let delimiter = self.delimiter.unwrap_or(defaults.delimiter);
-        let null = self.null.unwrap_or(defaults.null);
-        let quote = self.quote.map_or(defaults.quote, |(byte, _)| byte);
-        if null.contains(['\n', '\r']) {
-            return invalid("COPY null representation cannot use newline or carriage return");
-        }
-        if null.bytes().any(|byte| byte == delimiter) {
-            return invalid("COPY delimiter character must not appear in the NULL specification");
-        }
-        if self.csv && delimiter == quote {
-            return invalid("COPY delimiter and quote must be different");
-        }
-        if !self.csv && (delimiter.is_ascii_alphanumeric() || delimiter == b'\\' || delimiter == b'.') {
-            return invalid("COPY delimiter cannot be a letter, a digit, a dot or a backslash");
-        }
-        Ok(CopyOptions {
-            csv: self.csv,
-            header: self.header,
-            delimiter,
-            null,
-            quote,
-            escape: self.escape.map_or(quote, |(byte, _)| byte),
-        })
-    }
 }
 
 /// Takes `DECLARE name [NO SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query | SUBSCRIBE …`.

@@ -11,6 +11,7 @@
 mod asof;
 mod commands;
 mod copy;
+mod copy_options;
 mod create;
 mod cursor;
 mod deep_stack;

@@ -53,9 +53,11 @@ mod push_down;
 mod query;
 mod recursive;
 mod refuse;
+mod reusable;
 mod rewrite;
 mod row_values;
 mod session;
+mod settings;
 mod similar;
 mod sink;
 mod source;
@@ -91,8 +93,11 @@ pub use self::functions::{FloatSum, IntervalSum, WideFloat, is_built_in};
 pub use self::host_types::HostTypes;
 pub use self::index::plan_index;
 pub use self::parameters::{
-    PARAMETERS_MAX, Parameter, inferred, parameter_count, refuse_parameters, with_markers, with_values,
+    PARAMETERS_MAX, Parameter, inferred, parameter_count, parameter_numbers, refuse_parameters, with_markers,
+    with_typed_markers, with_values,
 };
+pub use self::reusable::{is_alike, reusable};
+pub use self::settings::{SettingCall, may_ask_settings, setting_calls, with_settings};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
 pub use self::sql_function::{PlannedFunction, plan_function, with_function_names};

@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Ident, SelectItem, UnaryOperator, Value, ValueWithSpan,
 };
 
+use crate::oids::{array_of, oid};
 use crate::parse::parse_data_type;
 use crate::plan::place::position_of;
 use crate::plan::spelled::call;
@@ -64,6 +65,42 @@ pub fn parameter_count(statement: &Statement) -> Result<usize, SqlError> {
         Ok(())
     })?;
     Ok(count)
+}
+
+/// The numbers of the types that only the catalogs have, of parameters that are cast to one (`$1::oid[]`): clients are told of these, as
+/// PostgreSQL tells them.
+///
+/// # Errors
+/// None that a statement that has been read can have.
+pub fn parameter_numbers(statement: &Statement) -> Result<BTreeMap<usize, u32>, SqlError> {
+    let mut numbers = BTreeMap::new();
+    parts(&mut statement.clone(), &mut |part| {
+        if let PartMut::Expr(Expr::Cast { expr, data_type, .. }) = part
+            && let Some(number) = number_of(expr)
+            && let Some(oid) = catalog_type(data_type)
+        {
+            numbers.entry(number).or_insert(oid);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(numbers)
+}
+
+/// The number of a type that only the catalogs have.
+fn catalog_type(data_type: &ast::DataType) -> Option<u32> {
+    match data_type {
+        ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(item, None)) => {
+            catalog_type(item).map(array_of)
+        }
+        ast::DataType::Custom(name, arguments) if arguments.is_empty() => {
+            match name.to_string().to_lowercase().trim_start_matches("pg_catalog.") {
+                "oid" => Some(oid::OID),
+                "_oid" => Some(array_of(oid::OID)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Refuses a statement that names parameters, for where no values come with it.
@@ -119,6 +156,22 @@ pub fn with_markers(statement: &Statement, declared: &[Option<DataType>]) -> Res
             }
             None => call(&format!("${number}"), Vec::new()),
         };
+        Ok(())
+    })?;
+    Ok(statement)
+}
+
+/// The statement with the function in place of each parameter, cast to its type, for [`reusable`](crate::plan::reusable()).
+///
+/// # Errors
+/// A parameter without a type.
+pub fn with_typed_markers(statement: &Statement, types: &[DataType]) -> Result<Statement, SqlError> {
+    let mut statement = statement.clone();
+    each(&mut statement, &mut |expr, number| {
+        let Some(data_type) = number.checked_sub(1).and_then(|at| types.get(at)) else {
+            return Err(no_parameter(expr, number));
+        };
+        *expr = cast_to(call(&format!("${number}"), Vec::new()), data_type)?;
         Ok(())
     })?;
     Ok(statement)
@@ -374,6 +427,7 @@ fn constant(
     let quoted = at(Value::SingleQuotedString(text.clone()));
     match &parameter.data_type {
         DataType::Utf8 => Ok(quoted),
+        array @ DataType::List(_) => cast_to(quoted, &as_deep_as(text, array)),
         DataType::Decimal128(..) => match decimal(text) {
             Some((negative, digits)) if digits.contains('.') => {
                 let number = at(Value::Number(digits.to_owned(), false));
@@ -390,6 +444,17 @@ fn constant(
         },
         data_type => cast_to(quoted, data_type),
     }
+}
+
+/// The type of an array with as many dimensions as its text has, for clients count none.
+fn as_deep_as(text: &str, array: &DataType) -> DataType {
+    let mut braces = text.trim_start().bytes().take_while(|byte| *byte == b'{').count();
+    let mut level = array;
+    while let DataType::List(item) = level {
+        braces = braces.saturating_sub(1);
+        level = item.data_type();
+    }
+    (0..braces).fold(array.clone(), |array, _| DataType::new_list(array, true))
 }
 
 fn cast_to(value: Expr, data_type: &DataType) -> Result<Expr, SqlError> {

@@ -90,13 +90,44 @@ pub struct CopyRelation {
     pub columns: Vec<(String, usize)>,
 }
 
+/// The form of the rows of COPY.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyFormat {
+    /// Lines with tabs and backslashes.
+    Text,
+    /// Lines of a CSV.
+    Csv,
+    /// PostgreSQL's binary format.
+    Binary,
+}
+
+/// What the first line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyHeader {
+    /// A row as all others.
+    None,
+    /// `HEADER`: the names of the columns, whatever they are.
+    Names,
+    /// `HEADER MATCH`: the names of the columns, those of the table.
+    Match,
+}
+
+/// `FORCE_QUOTE`: the columns whose values stand in quotes always.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForceQuote {
+    /// All.
+    All,
+    /// These.
+    Columns(Vec<String>),
+}
+
 /// How COPY writes rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// `FORMAT csv`, not `FORMAT text`.
-    pub csv: bool,
-    /// `HEADER`: the first line has the names of the columns.
-    pub header: bool,
+    /// `FORMAT`
+    pub format: CopyFormat,
+    /// `HEADER`
+    pub header: CopyHeader,
     /// What stands between two values: one byte.
     pub delimiter: u8,
     /// What stands for NULL.
@@ -105,6 +136,12 @@ pub struct CopyOptions {
     pub quote: u8,
     /// What stands before a quote within quotes: one byte.
     pub escape: u8,
+    /// `FORCE_QUOTE`
+    pub force_quote: ForceQuote,
+    /// `FORCE_NOT_NULL`: the columns in which what stands for NULL is a value.
+    pub force_not_null: Vec<String>,
+    /// `FORCE_NULL`: the columns in which what stands for NULL is NULL in quotes too.
+    pub force_null: Vec<String>,
 }
 
 impl CopyOptions {
@@ -112,12 +149,15 @@ impl CopyOptions {
     #[must_use]
     pub fn text() -> Self {
         Self {
-            csv: false,
-            header: false,
+            format: CopyFormat::Text,
+            header: CopyHeader::None,
             delimiter: b'\t',
             null: "\\N".to_owned(),
             quote: b'"',
             escape: b'"',
+            force_quote: ForceQuote::Columns(Vec::new()),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
         }
     }
 
@@ -125,7 +165,7 @@ impl CopyOptions {
     #[must_use]
     pub fn csv() -> Self {
         Self {
-            csv: true,
+            format: CopyFormat::Csv,
             delimiter: b',',
             null: String::new(),
             ..Self::text()

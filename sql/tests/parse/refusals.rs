@@ -39,7 +39,7 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "SET of several columns by a subquery",
         "(SELECT 1, 2",
     ),
-    ("COPY t FROM STDIN BINARY", "COPY in the binary format", "BINARY"),
+    ("COPY t FROM STDIN (FREEZE)", "COPY FREEZE", "FREEZE"),
     (
         "COPY t FROM '/tmp/x'",
         "COPY with a file of the server",
@@ -121,7 +121,16 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "payload AS p",
     ),
     ("ALTER SOURCE s PAUSE", "ALTER SOURCE … PAUSE", "PAUSE"),
-    ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN ANALYZE", "ANALYZE SELE"),
+    (
+        "EXPLAIN ANALYZE INSERT INTO t VALUES (1)",
+        "EXPLAIN ANALYZE of a statement that changes something",
+        "INSERT INTO ",
+    ),
+    (
+        "EXPLAIN (ANALYZE, BUFFERS) SELECT 1",
+        "EXPLAIN with BUFFERS",
+        "BUFFERS) SEL",
+    ),
     (
         "EXPLAIN CREATE SOURCE s",
         "EXPLAIN of CREATE SOURCE",

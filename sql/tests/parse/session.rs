@@ -2,7 +2,7 @@
 
 use highwater_sql::SqlState;
 use highwater_sql::statement::{
-    CopyDirection, CopyOptions, CopySource, CursorQuery, Statement, Transaction, UserChange,
+    CopyDirection, CopyHeader, CopyOptions, CopySource, CursorQuery, Statement, Transaction, UserChange,
 };
 
 use crate::{one, refused};
@@ -71,12 +71,12 @@ fn copy_has_its_options_in_both_spellings() {
             ["a", "B"]
         );
         let expected = CopyOptions {
-            csv: true,
-            header: true,
+            header: CopyHeader::Names,
             delimiter: b';',
             null: "none".to_owned(),
             quote: b'|',
             escape: b'\\',
+            ..CopyOptions::csv()
         };
         assert_eq!(copy.options, expected, "{sql}");
     }

@@ -262,24 +262,44 @@ fn commands_are_read() {
     );
     assert_eq!(set("RESET X"), ("x".into(), None));
     assert!(matches!(one("CHECKPOINT").statement, Statement::Checkpoint));
-    assert!(matches!(one("DESC bids").statement, Statement::Describe(name) if name == "bids"));
-    assert!(matches!(one("DESCRIBE source").statement, Statement::Describe(name) if name == "source"));
-    assert!(matches!(one("DESCRIBE SOURCE bids").statement, Statement::Describe(name) if name == "bids"));
+    assert!(
+        matches!(one("DESC bids").statement, Statement::Describe { schema: None, name } if name == "bids")
+    );
+    assert!(
+        matches!(one("DESCRIBE source").statement, Statement::Describe { schema: None, name } if name == "source")
+    );
+    assert!(
+        matches!(one("DESCRIBE SOURCE bids").statement, Statement::Describe { schema: None, name } if name == "bids")
+    );
     assert!(matches!(one("ALTER SINK s RESUME").statement,
         Statement::Resume { kind: ObjectKind::Sink, name } if name == "s"));
-    for sql in [
-        "EXPLAIN VERBOSE SELECT 1",
-        "EXPLAIN (VERBOSE) SELECT 1",
-        "EXPLAIN (VERBOSE true) SELECT 1",
+    assert!(
+        matches!(one("SHOW COLUMNS FROM hw.lanes").statement, Statement::Describe { schema: Some(schema), name }
+            if schema == "hw" && name == "lanes")
+    );
+    for (sql, expected) in [
+        ("EXPLAIN VERBOSE SELECT 1", (true, false)),
+        ("EXPLAIN (VERBOSE) SELECT 1", (true, false)),
+        ("EXPLAIN (VERBOSE true) SELECT 1", (true, false)),
+        (
+            "EXPLAIN (ANALYZE, VERBOSE off, FORMAT text) SELECT 1",
+            (false, true),
+        ),
+        (
+            "EXPLAIN ANALYZE VERBOSE WITH a AS (SELECT 1) SELECT * FROM a",
+            (true, true),
+        ),
+        ("EXPLAIN ANALYZE (SELECT 1)", (false, true)),
+        ("EXPLAIN (SELECT 1)", (false, false)),
     ] {
-        assert!(
-            matches!(one(sql).statement, Statement::Explain { verbose: true, .. }),
-            "{sql}"
-        );
+        let Statement::Explain { verbose, analyze, .. } = one(sql).statement else {
+            panic!("{sql}");
+        };
+        assert_eq!((verbose, analyze), expected, "{sql}");
     }
     assert!(
         matches!(one("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT 1").statement,
-        Statement::Explain { verbose: false, statement } if matches!(*statement, Statement::CreateMaterializedView(_)))
+        Statement::Explain { verbose: false, statement, .. } if matches!(*statement, Statement::CreateMaterializedView(_)))
     );
     assert!(matches!(one("SUBSCRIBE TO mv WITH (snapshot = true)").statement,
         Statement::Subscribe(it) if it.relation.as_deref() == Some("mv") && text(&it.with, "snapshot") == Some("true")));

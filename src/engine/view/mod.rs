@@ -43,6 +43,7 @@ use self::overlay::{Overlay, SortedEntries};
 pub(crate) use self::part::Cursor;
 pub(crate) use self::range::{Bound, KeyRange};
 pub(crate) use self::reader::ViewReader;
+pub(crate) use self::scan::Way;
 use crate::engine::codec::take_varint;
 use crate::engine::error::EngineError;
 

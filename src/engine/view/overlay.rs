@@ -368,6 +368,11 @@ impl SortedEntries {
         self.places.get(position).map(|place| self.entry_at(*place))
     }
 
+    /// Turns their order around.
+    pub(super) fn reverse(&mut self) {
+        self.places.reverse();
+    }
+
     /// All entries in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
         self.places.iter().map(|place| self.entry_at(*place))

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::Dirty;
 use super::format::{ViewFormat, ViewLayout};
 use super::range::KeyRange;
-use super::scan::{DeltaScan, ViewScan};
+use super::scan::{DeltaScan, ViewScan, Way};
 use crate::engine::error::EngineError;
 
 /// Reads the rows of a view at one instant, however long it takes; clones read the same rows.
@@ -119,7 +119,20 @@ impl ViewReader {
         projection: Option<&[usize]>,
         rows: (usize, usize),
     ) -> Result<ViewScan, EngineError> {
-        ViewScan::new(self, ranges, projection, rows)
+        ViewScan::new(self, ranges, projection, rows, Way::On)
+    }
+
+    /// The same rows, those of the greatest keys first. Not of a log.
+    ///
+    /// # Errors
+    /// A column that is not there (internal).
+    pub(crate) fn scan_ranges_back(
+        &self,
+        ranges: Vec<KeyRange>,
+        projection: Option<&[usize]>,
+        rows: (usize, usize),
+    ) -> Result<ViewScan, EngineError> {
+        ViewScan::new(self, ranges, projection, rows, Way::Back)
     }
 
     /// The rows that are there under these encoded keys, with the columns `projection` (all for `None`).

@@ -47,6 +47,15 @@ pub(crate) struct DeltaScan {
     merge: Merge,
 }
 
+/// Which way keys are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the least to the greatest.
+    On,
+    /// From the greatest to the least; not of a log, whose rows have no order of keys.
+    Back,
+}
+
 /// Rows, and how often each is there unless each is there once.
 type Counted = (RecordBatch, Option<Vec<u64>>);
 
@@ -54,10 +63,14 @@ impl ViewScan {
     /// Of the rows in `ranges`, which ascend. The first batch has about `first_rows` rows, the others more and more.
     pub(super) fn new(
         reader: &ViewReader,
-        ranges: Vec<KeyRange>,
+        mut ranges: Vec<KeyRange>,
         projection: Option<&[usize]>,
         (first_rows, rows_max): (usize, usize),
+        way: Way,
     ) -> Result<Self, EngineError> {
+        if way == Way::Back {
+            ranges.reverse();
+        }
         let schema = match projection {
             Some(columns) => reader.schema().project(columns)?.into(),
             None => Arc::clone(reader.schema()),
@@ -69,7 +82,7 @@ impl ViewScan {
         };
         let first = ranges.pop_front().unwrap_or_else(nothing);
         Ok(Self {
-            merge: Merge::new(reader, &first, projection, first_rows),
+            merge: Merge::new(reader, &first, projection, (first_rows, way)),
             ranges,
             rows_max,
             schema,
@@ -145,7 +158,7 @@ impl DeltaScan {
                     to: None,
                 },
                 None,
-                batch_rows,
+                (batch_rows, Way::On),
             ),
         }
     }
@@ -184,10 +197,12 @@ struct Merge {
     reader: ViewReader,
     projection: Option<Vec<usize>>,
     batch_rows: usize,
-    /// The next key in the store; `None` when it is read to the end.
+    /// The next key in the store, going back the least one; `None` when it is read to the end.
     from: Option<Vec<u8>>,
+    /// Behind the last key; going back behind the next one.
     to: Vec<u8>,
     changed: Changed,
+    way: Way,
 }
 
 /// Changed rows that are to be given yet.
@@ -203,10 +218,20 @@ enum Changed {
 impl Merge {
     /// Of another range of the same rows.
     fn of(&self, range: &KeyRange) -> Self {
-        Self::new(&self.reader, range, self.projection.as_deref(), self.batch_rows)
+        Self::new(
+            &self.reader,
+            range,
+            self.projection.as_deref(),
+            (self.batch_rows, self.way),
+        )
     }
 
-    fn new(reader: &ViewReader, range: &KeyRange, projection: Option<&[usize]>, batch_rows: usize) -> Self {
+    fn new(
+        reader: &ViewReader,
+        range: &KeyRange,
+        projection: Option<&[usize]>,
+        (batch_rows, way): (usize, Way),
+    ) -> Self {
         let format = &reader.format;
         let from = range.from.as_slice();
         let mut to = match &range.to {
@@ -236,10 +261,11 @@ impl Merge {
                 Dirty::Keys(overlay) => Some(overlay.clone()),
                 Dirty::Log(_) => None,
             });
-            Changed::Keys {
-                entries: SortedEntries::new(overlays.collect(), (from, range.to.as_deref())),
-                next: 0,
+            let mut entries = SortedEntries::new(overlays.collect(), (from, range.to.as_deref()));
+            if way == Way::Back {
+                entries.reverse();
             }
+            Changed::Keys { entries, next: 0 }
         };
         Self {
             from: Some([&format.row_prefix()[..], from].concat()),
@@ -248,6 +274,7 @@ impl Merge {
             reader: reader.clone(),
             projection: projection.map(<[usize]>::to_vec),
             batch_rows: batch_rows.max(1),
+            way,
         }
     }
 
@@ -264,7 +291,16 @@ impl Merge {
             batch_rows: self.batch_rows,
         };
         if let Some(from) = self.from.take() {
-            self.from = self.read_store(&from, &mut out)?;
+            let next = self.read_store(&from, &mut out)?;
+            self.from = match (next, self.way) {
+                (Some(next), Way::Back) => {
+                    // No key lies between a key and that key with a zero behind it.
+                    self.to = next;
+                    self.to.push(0);
+                    Some(from)
+                }
+                (next, _) => next,
+            };
         }
         if self.from.is_none()
             && let Changed::Keys { entries, next } = &mut self.changed
@@ -307,7 +343,7 @@ impl Merge {
     fn read_store(&mut self, from: &[u8], out: &mut Output<'_>) -> Result<Option<Vec<u8>>, EngineError> {
         let mut go_on = None;
         let mut failed = None;
-        let changed = &mut self.changed;
+        let (changed, way) = (&mut self.changed, self.way);
         let mut visit = |stored: &[u8], value: &[u8]| -> Result<bool, StorageError> {
             let key = stored.get(PREFIX_BYTES..).unwrap_or_default();
             match merge_row(
@@ -316,7 +352,7 @@ impl Merge {
                     key,
                     value: Some(value),
                 },
-                out,
+                (out, way),
             ) {
                 Ok(true) => return Ok(true),
                 Ok(false) => go_on = Some(stored.to_vec()),
@@ -325,7 +361,10 @@ impl Merge {
             Ok(false)
         };
         let snapshot = self.reader.snapshot.lock();
-        snapshot.for_each(Family::Views, from, Some(&self.to), &mut visit)?;
+        match way {
+            Way::On => snapshot.for_each(Family::Views, from, Some(&self.to), &mut visit)?,
+            Way::Back => snapshot.for_each_back(Family::Views, from, Some(&self.to), &mut visit)?,
+        }
         match failed {
             Some(error) => Err(error),
             None => Ok(go_on),
@@ -334,10 +373,18 @@ impl Merge {
 }
 
 /// Gives the changed rows before a stored row, then that row unless it changed; `false` if there was no room for all.
-fn merge_row(changed: &mut Changed, stored: Entry<'_>, out: &mut Output<'_>) -> Result<bool, EngineError> {
+fn merge_row(
+    changed: &mut Changed,
+    stored: Entry<'_>,
+    (out, way): (&mut Output<'_>, Way),
+) -> Result<bool, EngineError> {
+    let is_first = |key: &[u8]| match way {
+        Way::On => key <= stored.key,
+        Way::Back => key >= stored.key,
+    };
     if let Changed::Keys { entries, next } = changed {
         while let Some(entry) = entries.get(*next)
-            && entry.key <= stored.key
+            && is_first(entry.key)
         {
             if out.is_full() {
                 return Ok(false);

@@ -67,4 +67,11 @@ pub(super) const METRICS: &[Metric] = &[
         "Statements that failed.",
         |seen, values| values.add(&[], number(seen.snapshot.counts.failed_statements)),
     ),
+    counter(
+        "plans_reused",
+        None,
+        &[],
+        "Runs of prepared statements whose plan was there already.",
+        |seen, values| values.add(&[], number(seen.snapshot.counts.reused_plans)),
+    ),
 ];

@@ -3,12 +3,13 @@
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use arrow::datatypes::{DataType, Schema};
-use highwater_sql::catalog::{Catalog, FilledDef, Object, ObjectBody, SourceDef, TableDef};
+use highwater_sql::catalog::{Catalog, FilledDef, Object, ObjectBody, ObjectId, SourceDef, TableDef};
 use highwater_sql::oids::{self, Numbered};
 use highwater_sql::plan::schema_of_source;
 use highwater_sql::show::name as quoted;
 
 use super::shape::{INFORMATION_SCHEMA, PG_CATALOG, Shape};
+use super::sizes::Sizes;
 use crate::database::Database;
 use crate::system;
 
@@ -43,6 +44,27 @@ pub(crate) struct Relation {
     pub(crate) key: Vec<usize>,
     /// What the catalog has of it; a relation of the system has none.
     pub(crate) object: Option<Arc<Object>>,
+}
+
+/// An index: that of a primary key, or one that users have made.
+#[derive(Debug)]
+pub(crate) struct IndexFact {
+    pub(crate) oid: i64,
+    pub(crate) name: String,
+    /// The place of its relation among all.
+    relation: usize,
+    pub(crate) columns: Vec<IndexColumn>,
+    /// Which object it is; that of a primary key is none of its own.
+    pub(crate) id: Option<ObjectId>,
+}
+
+/// A column of an index.
+#[derive(Debug)]
+pub(crate) struct IndexColumn {
+    /// Its place among the columns of the relation.
+    pub(crate) place: usize,
+    pub(crate) descending: bool,
+    pub(crate) nulls_first: bool,
 }
 
 /// A column of a relation.
@@ -105,7 +127,9 @@ pub(crate) struct Facts {
     /// Users with the numbers of their rows in the catalog.
     pub(crate) users: Vec<(String, i64)>,
     pub(crate) settings: Vec<(String, String)>,
+    pub(crate) sizes: Sizes,
     relations: OnceLock<Vec<Relation>>,
+    indexes: OnceLock<Vec<IndexFact>>,
 }
 
 impl Facts {
@@ -115,7 +139,9 @@ impl Facts {
             catalog: catalog.clone(),
             users: database.user_numbers(),
             settings: database.default_settings(),
+            sizes: Sizes::of(database),
             relations: OnceLock::new(),
+            indexes: OnceLock::new(),
         }
     }
 
@@ -149,6 +175,56 @@ impl Facts {
             .filter(|relation| !relation.key.is_empty())
     }
 
+    /// All indexes.
+    pub(crate) fn indexes(&self) -> &[IndexFact] {
+        self.indexes.get_or_init(|| {
+            let relations = self.relations().iter().enumerate();
+            let keys = relations.filter_map(|(at, relation)| IndexFact::of_key(at, relation));
+            let own = self.catalog.iter().filter_map(|object| self.of_index(object));
+            keys.chain(own).collect()
+        })
+    }
+
+    /// The relation of an index.
+    pub(crate) fn relation_of(&self, index: &IndexFact) -> &Relation {
+        &self.relations()[index.relation]
+    }
+
+    /// The indexes of a relation.
+    pub(crate) fn indexes_of(&self, relation: &Relation) -> impl Iterator<Item = &IndexFact> {
+        let oid = relation.oid;
+        self.indexes()
+            .iter()
+            .filter(move |index| self.relation_of(index).oid == oid)
+    }
+
+    /// The index of a number.
+    pub(crate) fn index(&self, oid: i64) -> Option<&IndexFact> {
+        self.indexes().iter().find(|index| index.oid == oid)
+    }
+
+    fn of_index(&self, object: &Arc<Object>) -> Option<IndexFact> {
+        let ObjectBody::Index(def) = &object.body else {
+            return None;
+        };
+        let is_it = |relation: &Relation| relation.object.is_some() && relation.name == def.relation;
+        let columns = def
+            .columns
+            .iter()
+            .map(|(place, descending, nulls_first)| IndexColumn {
+                place: *place,
+                descending: *descending,
+                nulls_first: *nulls_first,
+            });
+        Some(IndexFact {
+            oid: oids::object_oid(object.id, Numbered::Object),
+            name: object.name.clone(),
+            relation: self.relations().iter().position(is_it)?,
+            columns: columns.collect(),
+            id: Some(object.id),
+        })
+    }
+
     /// The functions that users have made.
     pub(crate) fn functions(&self) -> impl Iterator<Item = &Arc<Object>> {
         let objects = self.catalog.iter();
@@ -176,17 +252,6 @@ impl Relation {
     /// The name of its primary key.
     pub(crate) fn key_name(&self) -> String {
         format!("{}_pkey", self.name)
-    }
-
-    /// `CREATE UNIQUE INDEX …` of its primary key.
-    pub(crate) fn key_definition(&self) -> String {
-        format!(
-            "CREATE UNIQUE INDEX {} ON {}.{} USING btree ({})",
-            quoted(&self.key_name()),
-            self.schema,
-            quoted(&self.name),
-            self.key_columns()
-        )
     }
 
     /// The columns of its primary key, as they are written.
@@ -242,6 +307,50 @@ impl Relation {
             _ => return None,
         };
         Some(format!(" {};", query.trim().trim_end_matches(';')))
+    }
+}
+
+impl IndexFact {
+    /// That of the primary key of a relation, if it has one.
+    fn of_key(at: usize, relation: &Relation) -> Option<Self> {
+        let columns = relation.key.iter().map(|place| IndexColumn {
+            place: *place,
+            descending: false,
+            nulls_first: false,
+        });
+        Some(Self {
+            oid: relation.key_index()?,
+            name: relation.key_name(),
+            relation: at,
+            columns: columns.collect(),
+            id: None,
+        })
+    }
+
+    /// Whether it is that of a primary key.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.id.is_none()
+    }
+
+    /// Its statement, as PostgreSQL writes it.
+    pub(crate) fn definition(&self, relation: &Relation) -> String {
+        let columns = self.columns.iter().map(|column| {
+            let order = match (column.descending, column.nulls_first) {
+                (false, false) => "",
+                (false, true) => " NULLS FIRST",
+                (true, true) => " DESC",
+                (true, false) => " DESC NULLS LAST",
+            };
+            format!("{}{order}", quoted(&relation.columns[column.place].name))
+        });
+        format!(
+            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+            if self.is_primary() { "UNIQUE " } else { "" },
+            quoted(&self.name),
+            relation.schema,
+            quoted(&relation.name),
+            columns.collect::<Vec<_>>().join(", ")
+        )
     }
 }
 

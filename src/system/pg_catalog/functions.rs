@@ -14,6 +14,7 @@ use highwater_sql::show::name as quoted;
 
 use super::facts::{Facts, Relation, type_of};
 use super::names::{self, Registered};
+use super::sizes::{self, Part};
 use crate::sql::SqlError;
 use crate::sql::plan::sql_type_name;
 
@@ -115,13 +116,36 @@ fn relation<'f>(facts: &'f Facts, args: &[Arg]) -> Option<&'f Relation> {
     }
 }
 
-/// The relation whose index or key constraint has this number.
-fn keyed<'f>(facts: &'f Facts, args: &[Arg], what: Numbered) -> Option<&'f Relation> {
+/// The relation whose key constraint has this number.
+fn keyed<'f>(facts: &'f Facts, args: &[Arg]) -> Option<&'f Relation> {
     let oid = int(args, 0)?;
     facts.keyed().find(|relation| {
         let object = relation.object.as_ref();
-        object.is_some_and(|object| oids::object_oid(object.id, what) == oid)
+        object.is_some_and(|object| oids::object_oid(object.id, Numbered::KeyConstraint) == oid)
     })
+}
+
+/// The bytes of a relation or an index; NULL for what is neither.
+fn size(facts: &Facts, args: &[Arg], part: Part) -> Result<Value, SqlError> {
+    let oid = match args.first() {
+        Some(Arg::Int(oid)) => Some(*oid),
+        Some(Arg::Text(name)) => Some(names::number(facts, Registered::Class, name)?),
+        _ => None,
+    };
+    // Only the main fork holds something.
+    let has_fork = matches!(args.get(1), Some(Arg::Text(fork)) if fork != "main");
+    number(oid.and_then(|oid| match (facts.relation(oid), facts.index(oid)) {
+        (Some(_), _) | (_, Some(_)) if has_fork => Some(0),
+        (Some(relation), _) => Some(sizes::of_relation(facts, relation, part)),
+        (None, Some(_)) if part == Part::Indexes => Some(0),
+        (None, Some(index)) => Some(sizes::of_index(facts, index)),
+        (None, None) => None,
+    }))
+}
+
+/// The bytes of all that there is: there is one database.
+fn whole_size(facts: &Facts, args: &[Arg]) -> Result<Value, SqlError> {
+    number((args.first() != Some(&Arg::Null)).then(|| facts.sizes.database()))
 }
 
 fn routine<'f>(facts: &'f Facts, args: &[Arg]) -> Option<(&'f Arc<Object>, &'f FunctionDef)> {
@@ -143,12 +167,15 @@ fn arguments(def: &FunctionDef) -> String {
 }
 
 fn index_definition(facts: &Facts, args: &[Arg]) -> Result<Value, SqlError> {
-    let relation = keyed(facts, args, Numbered::KeyIndex);
-    text(relation.and_then(|relation| match int(args, 1) {
-        None | Some(0) => Some(relation.key_definition()),
-        Some(place) => {
-            let at = relation.key.get(usize::try_from(place - 1).ok()?)?;
-            Some(quoted(&relation.columns[*at].name))
+    let index = int(args, 0).and_then(|oid| facts.index(oid));
+    text(index.and_then(|index| {
+        let relation = facts.relation_of(index);
+        match int(args, 1) {
+            None | Some(0) => Some(index.definition(relation)),
+            Some(place) => {
+                let column = index.columns.get(usize::try_from(place - 1).ok()?)?;
+                Some(quoted(&relation.columns[column.place].name))
+            }
         }
     }))
 }
@@ -158,10 +185,9 @@ fn is_visible(facts: &Facts, args: &[Arg]) -> Result<Value, SqlError> {
     let Some(oid) = int(args, 0) else {
         return Ok(Value::Null);
     };
-    let of_key = keyed(facts, args, Numbered::KeyIndex).is_some();
-    Ok(match facts.relation(oid) {
+    let of_index = facts.index(oid).map(|index| facts.relation_of(index));
+    Ok(match facts.relation(oid).or(of_index) {
         Some(relation) => Value::Bool(matches!(relation.schema, "public" | "pg_catalog")),
-        None if of_key => Value::Bool(true),
         None => Value::Null,
     })
 }
@@ -310,13 +336,13 @@ static FUNCTIONS: &[Definition] = &[
     define("pg_client_encoding", Gives::Text, |_, _| text(Some("UTF8"))),
     define("pg_collation_is_visible", Gives::Bool, allowed),
     define("pg_conversion_is_visible", Gives::Bool, allowed),
-    define("pg_database_size", Gives::Number, nothing),
+    define("pg_database_size", Gives::Number, whole_size),
     define("pg_encoding_to_char", Gives::Text, |_, args| {
         text(int(args, 0).map(|encoding| if encoding == 6 { "UTF8" } else { "" }))
     }),
     define("pg_function_is_visible", Gives::Bool, allowed),
     define("pg_get_constraintdef", Gives::Text, |facts, args| {
-        let relation = keyed(facts, args, Numbered::KeyConstraint);
+        let relation = keyed(facts, args);
         text(relation.map(|relation| format!("PRIMARY KEY ({})", relation.key_columns())))
     }),
     define("pg_get_expr", Gives::Text, |_, args| {
@@ -360,7 +386,9 @@ static FUNCTIONS: &[Definition] = &[
         text(relation(facts, args).and_then(Relation::query))
     }),
     define("pg_index_column_has_property", Gives::Bool, nothing),
-    define("pg_indexes_size", Gives::Number, nothing),
+    define("pg_indexes_size", Gives::Number, |facts, args| {
+        size(facts, args, Part::Indexes)
+    }),
     define("pg_is_in_recovery", Gives::Bool, never),
     define("pg_is_other_temp_schema", Gives::Bool, never),
     define("pg_is_wal_replay_paused", Gives::Bool, never),
@@ -371,15 +399,21 @@ static FUNCTIONS: &[Definition] = &[
         Ok(Value::Time(crate::database::started_us()))
     }),
     define("pg_relation_is_publishable", Gives::Bool, never),
-    define("pg_relation_size", Gives::Number, nothing),
+    define("pg_relation_size", Gives::Number, |facts, args| {
+        size(facts, args, Part::Rows)
+    }),
     define("pg_size_pretty", Gives::Text, pretty),
     define("pg_stat_get_numscans", Gives::Number, nothing),
     define("pg_statistics_obj_is_visible", Gives::Bool, allowed),
     define("pg_table_is_visible", Gives::Bool, is_visible),
-    define("pg_table_size", Gives::Number, nothing),
+    define("pg_table_size", Gives::Number, |facts, args| {
+        size(facts, args, Part::Table)
+    }),
     define("pg_tablespace_location", Gives::Text, |_, _| text(Some(""))),
-    define("pg_tablespace_size", Gives::Number, nothing),
-    define("pg_total_relation_size", Gives::Number, nothing),
+    define("pg_tablespace_size", Gives::Number, whole_size),
+    define("pg_total_relation_size", Gives::Number, |facts, args| {
+        size(facts, args, Part::Total)
+    }),
     define("pg_ts_config_is_visible", Gives::Bool, allowed),
     define("pg_type_is_visible", Gives::Bool, |_, args| {
         Ok(match int(args, 0) {

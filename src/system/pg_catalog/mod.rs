@@ -16,6 +16,7 @@ mod functions;
 mod names;
 mod relations;
 pub(crate) mod shape;
+mod sizes;
 mod told;
 
 use std::pin::Pin;
@@ -43,6 +44,17 @@ pub(crate) fn table(facts: &Arc<Facts>, schema: Option<&str>, name: &str) -> Opt
         shape,
         facts: Arc::clone(facts),
     }))
+}
+
+/// The columns of a relation of a schema, with the types as PostgreSQL writes them and whether they take no NULL; `None` for what is none.
+pub(crate) fn columns_of(facts: &Facts, schema: &str, name: &str) -> Option<Vec<(String, String, bool)>> {
+    let mut all = facts.relations().iter();
+    let relation = all.find(|relation| relation.schema == schema && relation.name == name)?;
+    let columns = relation.columns.iter().map(|column| {
+        let data_type = names::format_type(column.type_oid, column.modifier);
+        (column.name.clone(), data_type, column.not_null)
+    });
+    Some(columns.collect())
 }
 
 /// Whether a name without a schema may be one of pg_catalog.

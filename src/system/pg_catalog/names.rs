@@ -3,7 +3,7 @@
 use highwater_sql::oids::{self, Numbered};
 use highwater_sql::show::name as quoted;
 
-use super::facts::{Facts, NAMESPACES, TYPES, TypeFact, namespace, type_of};
+use super::facts::{Facts, IndexFact, NAMESPACES, TYPES, TypeFact, namespace, type_of};
 use crate::sql::{SqlError, SqlState};
 
 /// A kind of objects that have names.
@@ -105,8 +105,9 @@ fn class_number(facts: &Facts, schema: Option<&str>, name: &str) -> Option<i64> 
             .find(|relation| relation.name == name)
             .map(|relation| relation.oid);
         own.or_else(|| {
-            let mut keyed = facts.keyed().filter(|relation| relation.schema == *schema);
-            keyed.find(|relation| relation.key_name() == name)?.key_index()
+            let mut indexes = facts.indexes().iter();
+            let is_it = |index: &&IndexFact| index.name == name && facts.relation_of(index).schema == *schema;
+            indexes.find(is_it).map(|index| index.oid)
         })
     })
 }
@@ -192,8 +193,8 @@ fn class_name(facts: &Facts, oid: i64) -> Option<String> {
     if let Some(relation) = facts.relation(oid) {
         return Some(shown(relation.schema, &relation.name));
     }
-    let relation = facts.keyed().find(|relation| relation.key_index() == Some(oid))?;
-    Some(shown(relation.schema, &relation.key_name()))
+    let index = facts.index(oid)?;
+    Some(shown(facts.relation_of(index).schema, &index.name))
 }
 
 fn function_name(facts: &Facts, oid: i64) -> Option<String> {

@@ -3,7 +3,7 @@
 use highwater_sql::catalog::{Object, ObjectBody};
 use highwater_sql::oids::{self, Numbered};
 
-use super::facts::{Facts, OWNER, OWNER_NAME, PUBLIC, Relation, type_of};
+use super::facts::{Facts, IndexColumn, OWNER, OWNER_NAME, PUBLIC, Relation, type_of};
 use super::shape::{Row, row};
 
 /// The number of `pg_class`, which says of a number what it is one of.
@@ -25,8 +25,8 @@ pub(super) fn pg_class(facts: &Facts) -> Vec<Row> {
             "relowner" => OWNER,
             "relam" => if matches!(relation.kind, "r" | "m") { HEAP } else { 0 },
             "relfilenode" => if matches!(relation.kind, "r" | "m") { relation.oid } else { 0 },
-            "reltuples" => -1_i64,
-            "relhasindex" => !relation.key.is_empty(),
+            "reltuples" => facts.sizes.count(relation).unwrap_or(-1),
+            "relhasindex" => facts.indexes_of(relation).next().is_some(),
             "relpersistence" => "p",
             "relkind" => relation.kind,
             "relnatts" => relation.columns.len(),
@@ -35,22 +35,22 @@ pub(super) fn pg_class(facts: &Facts) -> Vec<Row> {
             "relreplident" => "d",
         }
     });
-    let indexes = facts.keyed().filter_map(|relation| {
-        let oid = relation.key_index()?;
-        Some(row! {
-            "oid" => oid,
-            "relname" => relation.key_name(),
+    let indexes = facts.indexes().iter().map(|index| {
+        let relation = facts.relation_of(index);
+        row! {
+            "oid" => index.oid,
+            "relname" => &index.name,
             "relnamespace" => relation.namespace(),
             "relowner" => OWNER,
             "relam" => BTREE,
-            "relfilenode" => oid,
-            "reltuples" => -1_i64,
+            "relfilenode" => index.oid,
+            "reltuples" => facts.sizes.count(relation).unwrap_or(-1),
             "relpersistence" => "p",
             "relkind" => "i",
-            "relnatts" => relation.key.len(),
+            "relnatts" => index.columns.len(),
             "relispopulated" => true,
             "relreplident" => "n",
-        })
+        }
     });
     relations.chain(indexes).collect()
 }
@@ -92,13 +92,14 @@ pub(super) fn pg_attribute(facts: &Facts) -> Vec<Row> {
             });
             rows.push(row);
         }
-        if let Some(index) = relation.key_index() {
-            for (place, at) in relation.key.iter().enumerate() {
-                let column = &relation.columns[*at];
-                let mut row = attribute(index, place, &column.name, column.type_oid);
-                row.extend(row! { "atttypmod" => column.modifier });
-                rows.push(row);
-            }
+    }
+    for index in facts.indexes() {
+        let columns = &facts.relation_of(index).columns;
+        for (place, own) in index.columns.iter().enumerate() {
+            let column = &columns[own.place];
+            let mut row = attribute(index.oid, place, &column.name, column.type_oid);
+            row.extend(row! { "atttypmod" => column.modifier });
+            rows.push(row);
         }
     }
     rows
@@ -122,30 +123,37 @@ pub(super) fn pg_attrdef(facts: &Facts) -> Vec<Row> {
     rows
 }
 
+/// What `pg_index.indoption` says of a column: that great values come first, and that NULLs do.
+fn index_option(column: &IndexColumn) -> i64 {
+    i64::from(column.descending) | (i64::from(column.nulls_first) << 1)
+}
+
 pub(super) fn pg_index(facts: &Facts) -> Vec<Row> {
-    let indexes = facts.keyed().filter_map(|relation| {
-        let count = relation.key.len();
-        let columns = relation.key.iter().map(|at| relation.columns[*at].type_oid);
-        let collations = columns.map(|oid| {
-            let collation = type_of(oid).and_then(|own| own.fields.get(16)?.parse().ok());
-            collation.unwrap_or(0)
-        });
-        Some(row! {
-            "indexrelid" => relation.key_index()?,
+    let indexes = facts.indexes().iter().map(|index| {
+        let relation = facts.relation_of(index);
+        let count = index.columns.len();
+        let collation = |column: &IndexColumn| {
+            let own = type_of(relation.columns[column.place].type_oid);
+            own.and_then(|own| own.fields.get(16)?.parse().ok()).unwrap_or(0)
+        };
+        let places = index.columns.iter();
+        let places = places.filter_map(|column| i64::try_from(column.place + 1).ok());
+        row! {
+            "indexrelid" => index.oid,
             "indrelid" => relation.oid,
             "indnatts" => count,
             "indnkeyatts" => count,
-            "indisunique" => true,
-            "indisprimary" => true,
+            "indisunique" => index.is_primary(),
+            "indisprimary" => index.is_primary(),
             "indimmediate" => true,
             "indisvalid" => true,
             "indisready" => true,
             "indislive" => true,
-            "indkey" => relation.key_places(),
-            "indcollation" => collations.collect::<Vec<i64>>(),
+            "indkey" => places.collect::<Vec<i64>>(),
+            "indcollation" => index.columns.iter().map(collation).collect::<Vec<i64>>(),
             "indclass" => vec![INT4_OPS; count],
-            "indoption" => vec![0_i64; count],
-        })
+            "indoption" => index.columns.iter().map(index_option).collect::<Vec<i64>>(),
+        }
     });
     indexes.collect()
 }
@@ -217,6 +225,16 @@ pub(super) fn pg_depend(facts: &Facts) -> Vec<Row> {
             });
         }
     }
+    // An index goes with its relation.
+    for index in facts.indexes().iter().filter(|index| !index.is_primary()) {
+        rows.push(row! {
+            "classid" => PG_CLASS,
+            "objid" => index.oid,
+            "refclassid" => PG_CLASS,
+            "refobjid" => facts.relation_of(index).oid,
+            "deptype" => "a",
+        });
+    }
     rows
 }
 
@@ -244,7 +262,7 @@ pub(super) fn pg_tables(facts: &Facts) -> Vec<Row> {
             "schemaname" => relation.schema,
             "tablename" => &relation.name,
             "tableowner" => OWNER_NAME,
-            "hasindexes" => !relation.key.is_empty(),
+            "hasindexes" => facts.indexes_of(relation).next().is_some(),
             "hasrules" => false,
             "hastriggers" => false,
             "rowsecurity" => false,
@@ -271,7 +289,7 @@ pub(super) fn pg_matviews(facts: &Facts) -> Vec<Row> {
             "schemaname" => relation.schema,
             "matviewname" => &relation.name,
             "matviewowner" => OWNER_NAME,
-            "hasindexes" => false,
+            "hasindexes" => facts.indexes_of(relation).next().is_some(),
             "ispopulated" => true,
             "definition" => relation.query(),
         }
@@ -280,12 +298,13 @@ pub(super) fn pg_matviews(facts: &Facts) -> Vec<Row> {
 }
 
 pub(super) fn pg_indexes(facts: &Facts) -> Vec<Row> {
-    let rows = facts.keyed().map(|relation| {
+    let rows = facts.indexes().iter().map(|index| {
+        let relation = facts.relation_of(index);
         row! {
             "schemaname" => relation.schema,
             "tablename" => &relation.name,
-            "indexname" => relation.key_name(),
-            "indexdef" => relation.key_definition(),
+            "indexname" => &index.name,
+            "indexdef" => index.definition(relation),
         }
     });
     rows.collect()
@@ -296,7 +315,12 @@ pub(super) fn pg_stat_tables(facts: &Facts) -> Vec<Row> {
         .own()
         .filter(|(relation, _)| matches!(relation.kind, "r" | "m"));
     let rows = tables.map(|(relation, _)| {
-        row! { "relid" => relation.oid, "schemaname" => relation.schema, "relname" => &relation.name }
+        row! {
+            "relid" => relation.oid,
+            "schemaname" => relation.schema,
+            "relname" => &relation.name,
+            "n_live_tup" => facts.sizes.count(relation),
+        }
     });
     rows.collect()
 }

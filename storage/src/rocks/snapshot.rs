@@ -101,6 +101,27 @@ impl Snapshot for RocksSnapshot {
         cursor.status().map_err(|error| scan_error(&error))
     }
 
+    fn for_each_back(
+        &self,
+        family: Family,
+        from: &[u8],
+        to: Option<&[u8]>,
+        visit: &mut RowVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        if to.is_some_and(|to| from >= to) {
+            return Ok(());
+        }
+        let mut cursor = self.cursor(family, from, to);
+        cursor.seek_to_last();
+        while let Some((key, value)) = cursor.item() {
+            if !visit(key, value)? {
+                return Ok(());
+            }
+            cursor.prev();
+        }
+        cursor.status().map_err(|error| scan_error(&error))
+    }
+
     fn get_sorted(
         &self,
         family: Family,

@@ -55,6 +55,26 @@ fn what_was_committed_is_there_after_reopening() {
 }
 
 #[test]
+fn the_bytes_of_rows_are_counted_and_estimated_where_they_are_many() {
+    let dir = temp();
+    let store = open(dir.path());
+    put(&*store, b"a1", b"12345678", Durability::Buffered);
+    put(&*store, b"a2", b"1", Durability::Buffered);
+    put(&*store, b"b", b"1", Durability::Buffered);
+    assert_eq!(store.bytes_under(Family::Views, b"a").unwrap(), 13);
+    assert_eq!(store.bytes_under(Family::State, b"a").unwrap(), 0);
+
+    let value: Vec<u8> = (0..1_000_000_u32)
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes())
+        .collect();
+    for (n, part) in value.chunks(1_000).enumerate() {
+        put(&*store, format!("c{n:06}").as_bytes(), part, Durability::Buffered);
+    }
+    let bytes = store.bytes_under(Family::Views, b"c").unwrap();
+    assert!(bytes > COUNTED_BYTES_MAX && bytes < 8_000_000, "{bytes}");
+}
+
+#[test]
 fn a_missing_directory_is_made_only_if_allowed() {
     let dir = temp();
     let missing = dir.path().join("a/b");

@@ -82,6 +82,94 @@ async fn rows_come_in_as_text_and_as_csv_and_views_show_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_go_out_and_come_in_as_binary() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    client.simple_query(TABLE).await.unwrap();
+    client
+        .simple_query(&TABLE.replace("TABLE t", "TABLE u"))
+        .await
+        .unwrap();
+    client
+        .simple_query("INSERT INTO t VALUES (1, 'x', -1.5, '2024-01-02 03:04:05', ARRAY[1, NULL]), (2, NULL, NULL, NULL, NULL)")
+        .await
+        .unwrap();
+
+    let sql = "COPY (SELECT a, b FROM t ORDER BY a) TO STDOUT (FORMAT binary)";
+    let pieces: Vec<Bytes> = client.copy_out(sql).await.unwrap().try_collect().await.unwrap();
+    // What PostgreSQL writes for these rows.
+    let expected = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x04\0\0\0\x01\0\0\0\x01x\0\x02\0\0\0\x04\0\0\0\x02\xff\xff\xff\xff\xff\xff";
+    assert_eq!(pieces.concat(), expected);
+
+    let all: Vec<Bytes> = client
+        .copy_out("COPY t TO STDOUT BINARY")
+        .await
+        .unwrap()
+        .try_collect()
+        .await
+        .unwrap();
+    let sink = client
+        .copy_in::<_, Bytes>("COPY u FROM STDIN (FORMAT 'binary')")
+        .await
+        .unwrap();
+    futures::pin_mut!(sink);
+    sink.send(Bytes::from(all.concat())).await.unwrap();
+    assert_eq!(sink.finish().await.unwrap(), 2);
+    let expected = ["1|x|-1.50|2024-01-02 03:04:05|{1,NULL}", "2|NULL|NULL|NULL|NULL"];
+    assert_eq!(lines(&client, "SELECT * FROM u ORDER BY a").await, expected);
+
+    let error = copy_in(&client, "COPY u FROM STDIN (FORMAT binary)", &["1\tx\n"])
+        .await
+        .unwrap_err();
+    assert_eq!(told(&error).0, "22P04");
+    assert_eq!(lines(&client, "SELECT count(*) FROM u").await, ["2"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_of_csv_are_those_of_postgresql() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    client
+        .simple_query("CREATE TABLE o (a INT PRIMARY KEY, b VARCHAR, c VARCHAR)")
+        .await
+        .unwrap();
+    let csv = "(FORMAT csv, HEADER match, NULL '-', QUOTE '~', ESCAPE '!', DELIMITER ';', ENCODING 'UTF8', FORCE_NOT_NULL (b), FORCE_NULL (c))";
+    let rows = ["a;b;c\n1;-;~-~\n2;~x!~y~;z\n"];
+    assert_eq!(
+        copy_in(&client, &format!("COPY o FROM STDIN {csv}"), &rows)
+            .await
+            .unwrap(),
+        2
+    );
+    assert_eq!(
+        lines(&client, "SELECT * FROM o ORDER BY a").await,
+        ["1|-|NULL", "2|x~y|z"]
+    );
+
+    let error = copy_in(&client, "COPY o (a, c) FROM STDIN (HEADER match)", &["a\tb\n"])
+        .await
+        .unwrap_err();
+    assert_eq!(told(&error).0, "22P04");
+    assert!(
+        error
+            .as_db_error()
+            .unwrap()
+            .message()
+            .contains("got \"b\", expected \"c\"")
+    );
+
+    let query = "COPY (SELECT * FROM o ORDER BY a) TO STDOUT";
+    let out = copied_out(&client, &format!("{query} (FORMAT csv, FORCE_QUOTE (b))")).await;
+    assert_eq!(out, "1,\"-\",\n2,\"x~y\",z\n");
+    let out = copied_out(&client, &format!("{query} WITH CSV HEADER FORCE QUOTE *")).await;
+    assert_eq!(out, "a,b,c\n\"1\",\"-\",\n\"2\",\"x~y\",\"z\"\n");
+    let out = copied_out(&client, &format!("{query} (HEADER 1)")).await;
+    assert_eq!(out, "a\tb\tc\n1\t-\t\\N\n2\tx~y\tz\n");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_fails_inserts_nothing() {
     let served = Served::start().await;
     let client = served.connect().await;
@@ -106,7 +194,13 @@ async fn a_copy_that_fails_inserts_nothing() {
     }
     assert_eq!(lines(&client, "SELECT count(*) FROM t").await, ["0"]);
     for (sql, code) in [
-        ("COPY t FROM STDIN (FORMAT binary)", "0A000"),
+        ("COPY t FROM STDIN (FORMAT binary, NULL 'x')", "42601"),
+        ("COPY t FROM STDIN (FREEZE)", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_QUOTE *)", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, FORCE_NULL (x))", "42P10"),
+        ("COPY t FROM STDIN (FORCE_NULL (b))", "0A000"),
+        ("COPY t FROM STDIN (FORMAT csv, FORMAT csv)", "42601"),
+        ("COPY t FROM STDIN (ENCODING 'latin1')", "0A000"),
         ("COPY t (a, nothing) FROM STDIN", "42703"),
         ("COPY nothing FROM STDIN", "42P01"),
         ("COPY t FROM '/tmp/x'", "0A000"),

@@ -14,6 +14,7 @@ use crate::wire::{Answer, Client};
 pub(super) const CATALOG: &str = "
     CREATE SOURCE clicks (at TIMESTAMP, url VARCHAR NOT NULL) WITH (connector = 'memory', topic = 'clicks');
     CREATE TABLE orders (id BIGINT PRIMARY KEY, customer VARCHAR NOT NULL DEFAULT 'nobody', total NUMERIC(12, 2), tags VARCHAR[], placed TIMESTAMPTZ);
+    CREATE INDEX orders_placed ON orders (placed DESC, customer);
     CREATE TABLE totals (customer VARCHAR PRIMARY KEY, total NUMERIC(38, 2));
     CREATE VIEW big_orders AS SELECT id, total FROM orders WHERE total > 100;
     CREATE MATERIALIZED VIEW urls AS SELECT url, count(*) AS n FROM clicks GROUP BY url;

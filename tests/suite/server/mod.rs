@@ -3,9 +3,11 @@
 mod copy;
 mod drivers;
 mod http;
+mod idle;
 mod introspection;
 mod live;
 mod logs;
+mod prepared;
 mod protocol;
 mod psql;
 mod tls;

@@ -162,6 +162,7 @@ async fn psql_describes_what_is_there() {
                 "tags|character varying[]|||",
                 "placed|timestamp with time zone|||",
                 "\"orders_pkey\" PRIMARY KEY, btree (id)",
+                "\"orders_placed\" btree (placed DESC, customer)",
             ],
         ),
         (
@@ -180,7 +181,29 @@ async fn psql_describes_what_is_there() {
         ("\\dt", &["public|orders|table|highwater"]),
         ("\\dv", &["public|big_orders|view|highwater"]),
         ("\\dm", &["public|urls|materialized view|highwater"]),
-        ("\\di", &["public|orders_pkey|index|highwater|orders"]),
+        (
+            "\\di",
+            &[
+                "public|orders_pkey|index|highwater|orders",
+                "public|orders_placed|index|highwater|orders",
+            ],
+        ),
+        (
+            "\\d orders_placed",
+            &[
+                "placed|timestamp with time zone|yes|placed",
+                "btree, for table \"public.orders\"",
+            ],
+        ),
+        (
+            "\\di+ orders_pkey",
+            &["public|orders_pkey|index|highwater|orders|permanent|btree|0 bytes|"],
+        ),
+        (
+            "\\dt+ orders",
+            &["public|orders|table|highwater|permanent|heap|0 bytes|"],
+        ),
+        ("\\l+", &["|pg_default|"]),
         ("\\df", &["public|with_tax|numeric|net numeric|func"]),
         ("\\dn", &["hw|highwater", "public|highwater"]),
         ("\\du", &["highwater|Superuser, Create role, Bypass RLS|{}"]),

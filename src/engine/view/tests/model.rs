@@ -8,7 +8,7 @@ use highwater_storage::{KeyOrder, MemoryStore, RocksStore, Store, StoreOptions};
 use proptest::prelude::*;
 
 use super::*;
-use crate::engine::view::Cursor;
+use crate::engine::view::{Cursor, KeyRange};
 
 /// What can happen to a view.
 #[derive(Debug, Clone)]
@@ -193,11 +193,21 @@ fn check(reader: &ViewReader, expected: &[Row]) {
         let (first, last) = (key_of(4), key_of(7));
         let bounds = (Some((at(first), true)), Some((at(last), false)));
         let range = reader.range(&[], Some(&bounds)).unwrap();
-        let found = reader.scan_ranges(vec![range], None, (1, 4)).unwrap();
-        let found: Vec<_> = found.flat_map(|batch| rows_of(&batch.unwrap())).collect();
         let within = |k: &Option<i64>| k.is_some() && *k >= first && *k < last;
-        let wanted: Vec<_> = expected.iter().filter(|row| within(&row.0)).cloned().collect();
+        let mut wanted: Vec<_> = expected.iter().filter(|row| within(&row.0)).cloned().collect();
+        let found = reader.scan_ranges(vec![range.clone()], None, (1, 4)).unwrap();
+        let found: Vec<_> = found.flat_map(|batch| rows_of(&batch.unwrap())).collect();
         assert_eq!(found, wanted);
+        let found = reader.scan_ranges_back(vec![range], None, (1, 4)).unwrap();
+        let found: Vec<_> = found.flat_map(|batch| rows_of(&batch.unwrap())).collect();
+        wanted.reverse();
+        assert_eq!(found, wanted);
+        let found = reader
+            .scan_ranges_back(vec![KeyRange::all()], None, (1, 4))
+            .unwrap();
+        let mut found: Vec<_> = found.flat_map(|batch| rows_of(&batch.unwrap())).collect();
+        found.reverse();
+        assert_eq!(found, expected);
     }
 }
 

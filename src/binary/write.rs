@@ -1,4 +1,4 @@
-//! Values in PostgreSQL's binary format.
+//! Arrow values to PostgreSQL's binary format.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringArray, StructArray,
@@ -10,18 +10,14 @@ use arrow::datatypes::{
 };
 use bytes::{BufMut, BytesMut};
 
-use crate::server::types::wire_type;
+use super::{DAYS_TO_2000, MICROS_TO_2000};
 use crate::sql::jsonb;
+use crate::sql::oids::{element, element_of, oid, wire_type};
 use crate::sql::plan::types::column_type;
 use crate::{Error, Result};
 
-/// Days from 1970-01-01 to 2000-01-01, from which PostgreSQL counts.
-const DAYS_TO_2000: i32 = 10_957;
-/// The same in microseconds.
-const MICROS_TO_2000: i64 = 946_684_800_000_000;
-
 /// Whether values of a type have a binary format.
-pub(super) fn is_there(data_type: &DataType) -> bool {
+pub(crate) fn is_there(data_type: &DataType) -> bool {
     let data_type = column_type(data_type);
     match &data_type {
         document if jsonb::is_jsonb(document) => true,
@@ -45,7 +41,7 @@ pub(super) fn is_there(data_type: &DataType) -> bool {
 }
 
 /// Writes the values of one column.
-pub(super) enum ColumnBinary {
+pub(crate) enum ColumnBinary {
     Boolean(BooleanArray),
     Int2(PrimitiveArray<Int16Type>),
     Int4(PrimitiveArray<Int32Type>),
@@ -70,7 +66,7 @@ impl ColumnBinary {
     ///
     /// # Errors
     /// A type that has no binary format.
-    pub(super) fn new(column: &ArrayRef) -> Result<Self> {
+    pub(crate) fn new(column: &ArrayRef) -> Result<Self> {
         let wanted = column_type(column.data_type());
         let array = match wanted == *column.data_type() {
             true => ArrayRef::clone(column),
@@ -100,16 +96,27 @@ impl ColumnBinary {
         })
     }
 
-    /// For numbers of objects, which are BIGINT here and have four bytes for clients.
-    pub(super) fn of_oids(column: &ArrayRef) -> Self {
-        Self::Oid(column.as_primitive().clone())
+    /// For the values of `column` as values of the type `oid`, which clients are told of: numbers of objects are BIGINT here and have
+    /// four bytes for clients.
+    ///
+    /// # Errors
+    /// A type that has no binary format.
+    pub(crate) fn told(column: &ArrayRef, oid: u32) -> Result<Self> {
+        match (element_of(oid), column.data_type()) {
+            (_, DataType::Int64) if oid == oid::OID => Ok(Self::Oid(column.as_primitive().clone())),
+            (Some(element), DataType::List(_)) => {
+                let list = ListBinary::told(column.as_list(), element)?;
+                Ok(Self::List(Box::new(list)))
+            }
+            _ => Self::new(column),
+        }
     }
 
     /// Appends the value of `row`, which is not NULL.
     ///
     /// # Errors
     /// An array whose parts have different lengths.
-    pub(super) fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+    pub(crate) fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
         match self {
             Self::Boolean(values) => out.put_u8(u8::from(values.value(row))),
             Self::Int2(values) => out.put_i16(values.value(row)),
@@ -162,18 +169,37 @@ fn fields(record: &StructArray) -> Result<Vec<(u32, ArrayRef, ColumnBinary)>> {
 }
 
 /// Appends the length of a value and the value, or what says NULL.
-fn put_value(array: &ArrayRef, column: &ColumnBinary, row: usize, out: &mut BytesMut) -> Result<()> {
+///
+/// # Errors
+/// As [`ColumnBinary::write`].
+pub(crate) fn put_value(
+    array: &ArrayRef,
+    column: &ColumnBinary,
+    row: usize,
+    out: &mut BytesMut,
+) -> Result<()> {
     let at = out.len();
     out.put_i32(-1);
     if !array.is_null(row) {
         column.write(row, out)?;
-        super::put_length(out, at, out.len() - at - 4)?;
+        put_length(out, at, out.len() - at - 4)?;
     }
     Ok(())
 }
 
+/// Writes a length at a place that was kept for it.
+///
+/// # Errors
+/// A length that has no four bytes.
+pub(crate) fn put_length(out: &mut BytesMut, at: usize, length: usize) -> Result<()> {
+    let length = i32::try_from(length)
+        .map_err(|_| Error::new("54000", "a row is larger than the protocol can say"))?;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
 /// Writes arrays: the lengths of all dimensions, then the elements one after another.
-pub(super) struct ListBinary {
+pub(crate) struct ListBinary {
     /// The arrays from the outermost to the innermost.
     levels: Vec<ListArray>,
     elements: ArrayRef,
@@ -183,6 +209,11 @@ pub(super) struct ListBinary {
 
 impl ListBinary {
     fn new(list: &ListArray) -> Result<Self> {
+        Self::told(list, element(list.data_type()))
+    }
+
+    /// Whose elements are of the type `oid` for clients.
+    fn told(list: &ListArray, oid: u32) -> Result<Self> {
         let mut levels = vec![list.clone()];
         let mut elements = ArrayRef::clone(list.values());
         while let DataType::List(_) = elements.data_type() {
@@ -192,8 +223,8 @@ impl ListBinary {
         }
         Ok(Self {
             levels,
-            oid: wire_type(elements.data_type()).oid,
-            column: ColumnBinary::new(&elements)?,
+            oid,
+            column: ColumnBinary::told(&elements, oid)?,
             elements,
         })
     }

@@ -1,32 +1,25 @@
 //! The lines of COPY FROM as columns of texts. They come in pieces, cut anywhere.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
-use super::utf8;
-use crate::sql::statement::CopyOptions;
+use super::{TextRows, named_columns};
+use crate::binary::utf8;
+use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
 use crate::{Error, Result};
 
-/// The most that one COPY may bring, in bytes: all of it is one change.
-const COPY_BYTES_MAX: usize = 256 << 20;
-/// Rows of a batch.
-const BATCH_ROWS: usize = 65_536;
-
 /// Reads lines.
-pub struct CopyReader<'a> {
+pub(super) struct LineReader<'a> {
     options: &'a CopyOptions,
-    schema: SchemaRef,
-    columns: Vec<StringBuilder>,
-    rows: usize,
-    batches: Vec<RecordBatch>,
+    rows: TextRows,
+    /// Of each column, whether what stands for NULL is a value there.
+    not_null: Vec<bool>,
+    /// Of each column, whether what stands for NULL is NULL there in quotes too.
+    null_in_quotes: Vec<bool>,
     /// What came and is no whole line yet.
     rest: Vec<u8>,
     /// How much of it was looked at, and whether that ends within quotes.
     looked: (usize, bool),
-    bytes: usize,
     line: u64,
     /// The line that says the end has come.
     is_over: bool,
@@ -39,43 +32,27 @@ enum Field {
     Value(Vec<u8>),
 }
 
-impl<'a> CopyReader<'a> {
+impl<'a> LineReader<'a> {
     /// For lines with a value for each column of `schema`.
-    pub fn new(options: &'a CopyOptions, schema: &SchemaRef) -> Self {
-        Self {
+    pub(super) fn new(options: &'a CopyOptions, schema: &SchemaRef) -> Result<Self> {
+        Ok(Self {
             options,
-            schema: Arc::clone(schema),
-            columns: schema.fields().iter().map(|_| StringBuilder::new()).collect(),
-            rows: 0,
-            batches: Vec::new(),
+            rows: TextRows::new(schema),
+            not_null: named_columns("FORCE_NOT_NULL", &options.force_not_null, schema)?,
+            null_in_quotes: named_columns("FORCE_NULL", &options.force_null, schema)?,
             rest: Vec::new(),
             looked: (0, false),
-            bytes: 0,
             line: 0,
             is_over: false,
-        }
+        })
     }
 
-    /// Takes a piece.
-    ///
-    /// # Errors
-    /// A line that is none, or more than one COPY may bring.
-    pub fn take(&mut self, piece: &[u8]) -> Result<()> {
+    pub(super) fn take(&mut self, piece: &[u8]) -> Result<()> {
         if self.is_over {
             return Ok(());
         }
-        self.bytes += piece.len();
-        if self.bytes > COPY_BYTES_MAX {
-            let message = format!(
-                "a COPY of more than {} MiB is not supported",
-                COPY_BYTES_MAX >> 20
-            );
-            return Err(Error::new("54000", message)
-                .with_detail("All of its rows become visible at once.")
-                .with_hint("Cut it into several."));
-        }
         self.rest.extend_from_slice(piece);
-        let rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.rest);
         let mut from = 0;
         while let Some(end) = self.line_end(&rest, from) {
             self.looked = (0, false);
@@ -89,7 +66,9 @@ impl<'a> CopyReader<'a> {
                 return Ok(());
             }
         }
-        self.rest = rest[from..].to_vec();
+        // What is left of a long line stays where it is, however many pieces it comes in.
+        rest.drain(..from);
+        self.rest = rest;
         Ok(())
     }
 
@@ -99,7 +78,7 @@ impl<'a> CopyReader<'a> {
         let mut at = from + looked;
         while at < text.len() {
             let byte = text[at];
-            if self.options.csv {
+            if self.options.format == CopyFormat::Csv {
                 // Doubled quotes go out and in again; another escape hides the byte behind it.
                 if in_quotes && byte == self.options.escape && self.options.escape != self.options.quote {
                     if at + 1 >= text.len() {
@@ -133,14 +112,18 @@ impl<'a> CopyReader<'a> {
             self.is_over = true;
             return Ok(());
         }
-        if self.line == 1 && self.options.header {
+        let is_header = self.line == 1 && self.options.header != CopyHeader::None;
+        if is_header && self.options.header == CopyHeader::Names {
             return Ok(());
         }
-        let fields = match self.options.csv {
-            true => self.csv(line)?,
-            false => self.text(line),
+        let fields = match self.options.format {
+            CopyFormat::Csv => self.csv(line)?,
+            CopyFormat::Text | CopyFormat::Binary => self.text(line),
         };
-        let width = self.columns.len();
+        if is_header {
+            return self.matched(&fields);
+        }
+        let width = self.rows.columns.len();
         if fields.len() < width {
             let name = fields.len() + 1;
             return Err(self.error("22P04", format!("missing data for column {name}")));
@@ -149,7 +132,7 @@ impl<'a> CopyReader<'a> {
             return Err(self.error("22P04", "extra data after last expected column".to_owned()));
         }
         let line = self.line;
-        for (column, field) in self.columns.iter_mut().zip(fields) {
+        for (column, field) in self.rows.columns.iter_mut().zip(fields) {
             match field {
                 Field::Null => column.append_null(),
                 Field::Value(bytes) => {
@@ -158,15 +141,38 @@ impl<'a> CopyReader<'a> {
                 }
             }
         }
-        self.rows += 1;
-        match self.rows >= BATCH_ROWS {
-            true => self.cut(),
-            false => Ok(()),
+        self.rows.row_is_whole()
+    }
+
+    /// Checks that the first line has the names of the columns.
+    fn matched(&self, fields: &[Field]) -> Result<()> {
+        let names = self.rows.schema.fields();
+        if fields.len() != names.len() {
+            let message = format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                fields.len(),
+                names.len()
+            );
+            return Err(self.error("22P04", message));
         }
+        for (place, (field, name)) in fields.iter().zip(names).enumerate() {
+            let got = match field {
+                Field::Value(bytes) if bytes == name.name().as_bytes() => continue,
+                Field::Value(bytes) => format!("\"{}\"", String::from_utf8_lossy(bytes)),
+                Field::Null => format!("null value (\"{}\")", self.options.null),
+            };
+            let message = format!(
+                "column name mismatch in header line field {}: got {got}, expected \"{}\"",
+                place + 1,
+                name.name()
+            );
+            return Err(self.error("22P04", message));
+        }
+        Ok(())
     }
 
     fn text(&self, line: &[u8]) -> Vec<Field> {
-        let mut fields = Vec::with_capacity(self.columns.len());
+        let mut fields = Vec::with_capacity(self.rows.columns.len());
         let mut start = 0;
         let mut at = 0;
         loop {
@@ -197,7 +203,7 @@ impl<'a> CopyReader<'a> {
             null,
             ..
         } = self.options;
-        let mut fields = Vec::with_capacity(self.columns.len());
+        let mut fields = Vec::with_capacity(self.rows.columns.len());
         let (mut value, mut was_quoted, mut in_quotes) = (Vec::new(), false, false);
         let mut bytes = line.iter().copied().peekable();
         loop {
@@ -224,7 +230,12 @@ impl<'a> CopyReader<'a> {
                         return Err(self.error("22P04", "unterminated CSV quoted field".to_owned()));
                     }
                     let value = std::mem::take(&mut value);
-                    fields.push(match !was_quoted && value == null.as_bytes() {
+                    let has = |flags: &[bool]| flags.get(fields.len()).is_some_and(|flag| *flag);
+                    let is_null = match was_quoted {
+                        true => has(&self.null_in_quotes),
+                        false => !has(&self.not_null),
+                    };
+                    fields.push(match is_null && value == null.as_bytes() {
                         true => Field::Null,
                         false => Field::Value(value),
                     });
@@ -241,32 +252,12 @@ impl<'a> CopyReader<'a> {
         on_line(Error::new(state, message), self.line)
     }
 
-    /// Makes a batch of the rows so far.
-    fn cut(&mut self) -> Result<()> {
-        let columns = self.columns.iter_mut();
-        let columns = columns
-            .map(|column| Arc::new(column.finish()) as ArrayRef)
-            .collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-        self.batches
-            .push(batch.map_err(|error| Error::new("XX000", error.to_string()))?);
-        self.rows = 0;
-        Ok(())
-    }
-
-    /// All rows.
-    ///
-    /// # Errors
-    /// A last line that is none.
-    pub fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    pub(super) fn finish(mut self) -> Result<Vec<RecordBatch>> {
         let rest = std::mem::take(&mut self.rest);
         if !self.is_over && !rest.is_empty() {
             self.one(rest.strip_suffix(b"\r").unwrap_or(&rest))?;
         }
-        if self.rows > 0 {
-            self.cut()?;
-        }
-        Ok(self.batches)
+        self.rows.finish()
     }
 }
 
@@ -313,6 +304,8 @@ fn unescaped(raw: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use arrow::array::AsArray as _;
     use arrow::datatypes::{DataType, Field, Schema};
 
@@ -321,7 +314,7 @@ mod tests {
     fn read(options: &CopyOptions, text: &str, piece: usize) -> Result<Vec<Vec<Option<String>>>> {
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Utf8, true));
         let schema = Arc::new(Schema::new(fields.to_vec()));
-        let mut reader = CopyReader::new(options, &schema);
+        let mut reader = LineReader::new(options, &schema)?;
         for piece in text.as_bytes().chunks(piece) {
             reader.take(piece)?;
         }
@@ -372,7 +365,7 @@ mod tests {
             row(Some("last"), Some("one")),
         ];
         let options = CopyOptions {
-            header: true,
+            header: CopyHeader::Names,
             ..CopyOptions::csv()
         };
         for piece in [1, 2, 3, 7, 1000] {
@@ -392,5 +385,46 @@ mod tests {
         }
         let error = read(&CopyOptions::csv(), "1,\"2", 100).unwrap_err();
         assert_eq!(error.message(), "unterminated CSV quoted field");
+    }
+    #[test]
+    fn a_header_may_have_to_match() {
+        let options = CopyOptions {
+            header: CopyHeader::Match,
+            ..CopyOptions::csv()
+        };
+        assert_eq!(
+            read(&options, "a,\"b\"\n1,2\n", 100).unwrap(),
+            [row(Some("1"), Some("2"))]
+        );
+        for (text, message) in [
+            ("a\n", "wrong number of fields in header line: got 1, expected 2"),
+            (
+                "a,B\n",
+                "column name mismatch in header line field 2: got \"B\", expected \"b\"",
+            ),
+            (
+                "a,\n",
+                "column name mismatch in header line field 2: got null value (\"\"), expected \"b\"",
+            ),
+        ] {
+            assert_eq!(read(&options, text, 100).unwrap_err().message(), message);
+        }
+    }
+
+    #[test]
+    fn columns_may_take_null_as_a_value_and_quotes_as_null() {
+        let options = CopyOptions {
+            force_not_null: vec!["a".to_owned()],
+            force_null: vec!["b".to_owned()],
+            ..CopyOptions::csv()
+        };
+        let expected = [row(Some(""), None), row(Some(""), None)];
+        assert_eq!(read(&options, ",\n\"\",\"\"\n", 100).unwrap(), expected);
+        let options = CopyOptions {
+            force_null: vec!["c".to_owned()],
+            ..CopyOptions::csv()
+        };
+        let error = read(&options, "", 100).unwrap_err();
+        assert_eq!(error.message(), "FORCE_NULL column \"c\" not referenced by COPY");
     }
 }

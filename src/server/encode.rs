@@ -1,7 +1,5 @@
 //! Rows as messages: each column in the format that the client wants, a whole batch at a time.
 
-mod binary;
-
 use std::ops::Range;
 
 use arrow::array::{Array, ArrayRef};
@@ -9,8 +7,8 @@ use arrow::datatypes::{Field, Schema};
 use arrow::record_batch::RecordBatch;
 use bytes::{BufMut, BytesMut};
 
-use self::binary::ColumnBinary;
-use super::types::{oid, wire_type_of};
+use super::types::wire_type_of;
+use crate::binary::{self, ColumnBinary, put_length};
 use crate::text::ColumnText;
 use crate::{Error, Result};
 
@@ -78,10 +76,7 @@ impl Column {
     fn new(array: &ArrayRef, field: &Field, format: Format) -> Result<Self> {
         Ok(match format {
             Format::Text => Self::Text(ColumnText::new(array)),
-            Format::Binary if wire_type_of(field).oid == oid::OID => {
-                Self::Binary(ColumnBinary::of_oids(array))
-            }
-            Format::Binary => Self::Binary(ColumnBinary::new(array)?),
+            Format::Binary => Self::Binary(ColumnBinary::told(array, wire_type_of(field).oid)?),
         })
     }
 }
@@ -130,13 +125,5 @@ pub(super) fn data_rows(
         }
         put_length(out, start, out.len() - start)?;
     }
-    Ok(())
-}
-
-/// Writes a length at a place that was kept for it.
-fn put_length(out: &mut BytesMut, at: usize, length: usize) -> Result<()> {
-    let length = i32::try_from(length)
-        .map_err(|_| Error::new("54000", "a row is larger than the protocol can say"))?;
-    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     Ok(())
 }

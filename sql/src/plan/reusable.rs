@@ -1,0 +1,96 @@
+//! Plans that are made once and run again with other values: a placeholder stands where a parameter of a statement does.
+//!
+//! ```text
+//! statement ──with_typed_markers──▶ planned as any other ──reusable──▶ a plan with placeholders
+//! ```
+//!
+//! A plan is reusable if what it answers depends on its rows and its values alone, and if it is the plan that any values would have.
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{Cast, Placeholder, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+
+use crate::SqlError;
+use crate::plan::parameters::marker;
+use crate::plan::translate;
+
+/// Whether a plan is the same for all values of a type: the digits of a NUMERIC are part of its type, and an array that is known may be
+/// a list of keys.
+#[must_use]
+pub fn is_alike(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Boolean
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Float64
+            | DataType::Utf8
+            | DataType::Date32
+            | DataType::Timestamp(..)
+    )
+}
+
+/// The plan with placeholders `$1`, `$2` and so on, of these types, in the place of markers; `None` for one that is to be made anew each
+/// time.
+///
+/// # Errors
+/// What DataFusion finds wrong with the plan.
+pub fn reusable(plan: LogicalPlan, types: &[DataType]) -> Result<Option<LogicalPlan>, SqlError> {
+    let plan = plan.transform_up_with_subqueries(|node| {
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let expr = expr.transform_up(|expr| Ok(placeholder(expr, types)))?;
+            Ok(expr.update_data(|expr| name.restore(expr)))
+        })
+    });
+    let plan = plan.map_err(translate)?.data;
+    let mut is_reusable = true;
+    let walked = plan.apply_with_subqueries(|node| {
+        is_reusable &= !matches!(
+            node,
+            LogicalPlan::Extension(_) | LogicalPlan::RecursiveQuery(_) | LogicalPlan::Explain(_)
+        );
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                is_reusable &= is_pure(expr);
+                Ok(match is_reusable {
+                    true => TreeNodeRecursion::Continue,
+                    false => TreeNodeRecursion::Stop,
+                })
+            })
+        })
+    });
+    walked.map_err(translate)?;
+    Ok(is_reusable.then_some(plan))
+}
+
+/// A cast of a marker as the placeholder of its type; anything else as it is.
+fn placeholder(expr: Expr, types: &[DataType]) -> Transformed<Expr> {
+    let (Expr::Cast(Cast { expr: inner, field }) | Expr::TryCast(TryCast { expr: inner, field })) = &expr
+    else {
+        return Transformed::no(expr);
+    };
+    match marker(inner) {
+        Some((number, false))
+            if number.checked_sub(1).and_then(|at| types.get(at)) == Some(field.data_type()) =>
+        {
+            let placeholder = Placeholder::new_with_field(format!("${number}"), Some(field.clone()));
+            Transformed::yes(Expr::Placeholder(placeholder))
+        }
+        _ => Transformed::no(expr),
+    }
+}
+
+/// Whether an expression gives the same for the same values whenever it is computed. A marker that is left is of a type that is not
+/// known, and does not.
+fn is_pure(expr: &Expr) -> bool {
+    match expr {
+        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+        Expr::AggregateFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+        _ => true,
+    }
+}

@@ -50,12 +50,13 @@ impl BinaryReader {
 
     pub(super) fn take(&mut self, piece: &[u8]) -> Result<()> {
         self.rest.extend_from_slice(piece);
-        let rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.rest);
         let mut from = 0;
         while let Some(length) = self.part(&rest[from..])? {
             from += length;
         }
-        self.rest = rest[from..].to_vec();
+        rest.drain(..from);
+        self.rest = rest;
         Ok(())
     }
 

@@ -96,6 +96,10 @@ pub trait SourceConnector: Send + Sync {
     fn end_offsets(&self, _options: &OptionMap, _timeout: Duration) -> Result<Positions, ConnectorError> {
         Ok(Positions::new())
     }
+    /// The options under which all that is there is read once: without those that say how fast rows are made.
+    fn unpaced(&self, options: &OptionMap) -> OptionMap {
+        options.clone()
+    }
     /// A source that is not open yet.
     ///
     /// # Errors

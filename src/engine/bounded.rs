@@ -81,7 +81,8 @@ impl BoundedRead {
     }
 
     fn open(&self) -> Result<Box<dyn Source>, EngineError> {
-        let mut source = self.binding.connector.create(&self.binding.options)?;
+        let connector = &self.binding.connector;
+        let mut source = connector.create(&connector.unpaced(&self.binding.options))?;
         let context = SourceContext {
             name: self.binding.name.clone(),
             wants: self.binding.scan.wants(),

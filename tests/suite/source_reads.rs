@@ -118,3 +118,14 @@ fn a_select_over_a_topic_reads_from_where_its_conditions_say_to_its_ends() {
         database.close().await.unwrap();
     });
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generator_gives_all_of_its_rows_to_a_read_whatever_its_pace() {
+    let database = Database::in_memory().await.unwrap();
+    database
+        .execute("CREATE SOURCE bids WITH (connector = 'nexmark', rows.per.second = '1', event.num = '2000')")
+        .await
+        .unwrap();
+    assert_eq!(number(&database, "SELECT count(*) FROM bids").await, 2000);
+    assert_eq!(rows(&database, "SELECT auction FROM bids LIMIT 3").await.len(), 3);
+}

@@ -200,6 +200,12 @@ impl SourceConnector for NexmarkConnector {
         }
     }
 
+    fn unpaced(&self, options: &OptionMap) -> OptionMap {
+        let mut options = options.clone();
+        options.insert("rows.per.second".to_owned(), "0".to_owned());
+        options
+    }
+
     fn fixed_schema(&self, _options: &OptionMap) -> Option<SchemaRef> {
         Some(Bids::new(BidSpec::default()).schema())
     }

@@ -222,7 +222,7 @@ async fn psql_describes_what_is_there() {
     let served = Served::start().await;
     served.database.execute(CATALOG).await.unwrap();
 
-    for (command, lines) in DESCRIBED {
+    for (command, lines) in DESCRIBED.iter().copied() {
         let (out, err) = served.psql(&["-A", "-c", command]).await;
         assert_eq!(err, "", "{command}");
         for line in lines {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use highwater_sql::statement::Parsed;
 use parking_lot::Mutex;
 
+use crate::engine::bounded::ReadProgress;
 use crate::engine::clock::Clock;
 use crate::masking::shown;
 
@@ -27,6 +28,8 @@ pub struct ClientInfo {
 pub(crate) struct Activity {
     clock: Arc<dyn Clock>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Reads of sources that run, and some that have ended.
+    reads: Mutex<Vec<Weak<ReadProgress>>>,
     /// Clients that have come so far.
     connections: AtomicU64,
     statements: AtomicU64,
@@ -93,6 +96,7 @@ impl Activity {
         Self {
             clock,
             clients: Mutex::default(),
+            reads: Mutex::default(),
             connections: AtomicU64::new(0),
             statements: AtomicU64::new(0),
             failed_statements: AtomicU64::new(0),
@@ -119,6 +123,29 @@ impl Activity {
             number,
             client,
         }
+    }
+
+    /// A read of a source begins; it ends when what is given is dropped.
+    pub(crate) fn reading(&self) -> Arc<ReadProgress> {
+        let progress = Arc::new(ReadProgress::default());
+        let mut reads = self.reads.lock();
+        reads.retain(|read| read.strong_count() > 0);
+        reads.push(Arc::downgrade(&progress));
+        progress
+    }
+
+    /// Records that all reads of sources that run have read, and that there are for them to read; `None` where none runs.
+    pub(crate) fn read_so_far(&self) -> Option<(u64, u64)> {
+        let reads = self.reads.lock();
+        let running: Vec<_> = reads
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|read| read.so_far())
+            .collect();
+        let sum =
+            |of: fn(&(i64, i64)) -> i64| u64::try_from(running.iter().map(of).sum::<i64>()).unwrap_or(0);
+        let (done, total) = (sum(|(done, _)| *done), sum(|(_, total)| *total));
+        (total > 0).then_some((done, total))
     }
 
     /// A statement begins.

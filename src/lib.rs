@@ -6,7 +6,7 @@
 
 mod activity;
 mod answer;
-mod binary;
+pub mod binary;
 pub mod cli;
 pub mod copy_data;
 mod database;

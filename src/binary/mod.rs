@@ -3,8 +3,8 @@
 mod read;
 mod write;
 
-pub(crate) use self::read::{text_of, utf8};
-pub(crate) use self::write::{ColumnBinary, is_there, put_length, put_value};
+pub use self::read::{text_of, utf8};
+pub use self::write::{ColumnBinary, is_there, put_length, put_value};
 
 /// Days from 1970-01-01 to 2000-01-01, from which PostgreSQL counts.
 const DAYS_TO_2000: i32 = 10_957;

@@ -20,7 +20,7 @@ const DIMENSIONS_MAX: usize = 6;
 ///
 /// # Errors
 /// Bytes that are no value of the type, a type that has no binary format here.
-pub(crate) fn text_of(oid: u32, bytes: &[u8]) -> Result<String> {
+pub fn text_of(oid: u32, bytes: &[u8]) -> Result<String> {
     if let Some(element) = element_of(oid) {
         return array(element, bytes);
     }
@@ -75,7 +75,7 @@ pub(crate) fn text_of(oid: u32, bytes: &[u8]) -> Result<String> {
 ///
 /// # Errors
 /// Bytes that are no UTF-8.
-pub(crate) fn utf8(bytes: &[u8]) -> Result<String> {
+pub fn utf8(bytes: &[u8]) -> Result<String> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error::new("22021", "invalid byte sequence for encoding \"UTF8\""))?;
     if text.contains('\0') {

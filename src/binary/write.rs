@@ -17,7 +17,7 @@ use crate::sql::plan::types::column_type;
 use crate::{Error, Result};
 
 /// Whether values of a type have a binary format.
-pub(crate) fn is_there(data_type: &DataType) -> bool {
+pub fn is_there(data_type: &DataType) -> bool {
     let data_type = column_type(data_type);
     match &data_type {
         document if jsonb::is_jsonb(document) => true,
@@ -41,7 +41,9 @@ pub(crate) fn is_there(data_type: &DataType) -> bool {
 }
 
 /// Writes the values of one column.
-pub(crate) enum ColumnBinary {
+pub struct ColumnBinary(Values);
+
+enum Values {
     Boolean(BooleanArray),
     Int2(PrimitiveArray<Int16Type>),
     Int4(PrimitiveArray<Int32Type>),
@@ -66,34 +68,34 @@ impl ColumnBinary {
     ///
     /// # Errors
     /// A type that has no binary format.
-    pub(crate) fn new(column: &ArrayRef) -> Result<Self> {
+    pub fn new(column: &ArrayRef) -> Result<Self> {
         let wanted = column_type(column.data_type());
         let array = match wanted == *column.data_type() {
             true => ArrayRef::clone(column),
             false => cast(column, &wanted).map_err(|error| Error::new("XX000", error.to_string()))?,
         };
-        Ok(match &wanted {
+        Ok(Self(match &wanted {
             document if jsonb::is_jsonb(document) => {
                 let texts = jsonb::texts(&array).ok_or_else(|| no_format(&wanted))?;
-                Self::Document(texts)
+                Values::Document(texts)
             }
-            DataType::Boolean => Self::Boolean(array.as_boolean().clone()),
-            DataType::Int16 => Self::Int2(array.as_primitive().clone()),
-            DataType::Int32 => Self::Int4(array.as_primitive().clone()),
-            DataType::Int64 => Self::Int8(array.as_primitive().clone()),
-            DataType::Float32 => Self::Float4(array.as_primitive().clone()),
-            DataType::Float64 => Self::Float8(array.as_primitive().clone()),
-            DataType::Decimal128(_, scale) => Self::Numeric(array.as_primitive().clone(), *scale),
-            DataType::Utf8 => Self::Text(array.as_string().clone()),
-            DataType::Binary => Self::Bytes(array.as_binary().clone()),
-            DataType::Date32 => Self::Date(array.as_primitive().clone()),
-            DataType::Time64(_) => Self::Time(array.as_primitive().clone()),
-            DataType::Timestamp(..) => Self::Timestamp(array.as_primitive().clone()),
-            DataType::Interval(_) => Self::Interval(array.as_primitive().clone()),
-            DataType::List(_) => Self::List(Box::new(ListBinary::new(array.as_list())?)),
-            DataType::Struct(_) => Self::Record(fields(array.as_struct())?),
+            DataType::Boolean => Values::Boolean(array.as_boolean().clone()),
+            DataType::Int16 => Values::Int2(array.as_primitive().clone()),
+            DataType::Int32 => Values::Int4(array.as_primitive().clone()),
+            DataType::Int64 => Values::Int8(array.as_primitive().clone()),
+            DataType::Float32 => Values::Float4(array.as_primitive().clone()),
+            DataType::Float64 => Values::Float8(array.as_primitive().clone()),
+            DataType::Decimal128(_, scale) => Values::Numeric(array.as_primitive().clone(), *scale),
+            DataType::Utf8 => Values::Text(array.as_string().clone()),
+            DataType::Binary => Values::Bytes(array.as_binary().clone()),
+            DataType::Date32 => Values::Date(array.as_primitive().clone()),
+            DataType::Time64(_) => Values::Time(array.as_primitive().clone()),
+            DataType::Timestamp(..) => Values::Timestamp(array.as_primitive().clone()),
+            DataType::Interval(_) => Values::Interval(array.as_primitive().clone()),
+            DataType::List(_) => Values::List(Box::new(ListBinary::new(array.as_list())?)),
+            DataType::Struct(_) => Values::Record(fields(array.as_struct())?),
             other => return Err(no_format(other)),
-        })
+        }))
     }
 
     /// For the values of `column` as values of the type `oid`, which clients are told of: numbers of objects are BIGINT here and have
@@ -101,12 +103,12 @@ impl ColumnBinary {
     ///
     /// # Errors
     /// A type that has no binary format.
-    pub(crate) fn told(column: &ArrayRef, oid: u32) -> Result<Self> {
+    pub fn told(column: &ArrayRef, oid: u32) -> Result<Self> {
         match (element_of(oid), column.data_type()) {
-            (_, DataType::Int64) if oid == oid::OID => Ok(Self::Oid(column.as_primitive().clone())),
+            (_, DataType::Int64) if oid == oid::OID => Ok(Self(Values::Oid(column.as_primitive().clone()))),
             (Some(element), DataType::List(_)) => {
                 let list = ListBinary::told(column.as_list(), element)?;
-                Ok(Self::List(Box::new(list)))
+                Ok(Self(Values::List(Box::new(list))))
             }
             _ => Self::new(column),
         }
@@ -116,35 +118,35 @@ impl ColumnBinary {
     ///
     /// # Errors
     /// An array whose parts have different lengths.
-    pub(crate) fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
-        match self {
-            Self::Boolean(values) => out.put_u8(u8::from(values.value(row))),
-            Self::Int2(values) => out.put_i16(values.value(row)),
-            Self::Int4(values) => out.put_i32(values.value(row)),
+    pub fn write(&self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match &self.0 {
+            Values::Boolean(values) => out.put_u8(u8::from(values.value(row))),
+            Values::Int2(values) => out.put_i16(values.value(row)),
+            Values::Int4(values) => out.put_i32(values.value(row)),
             // The bytes above these are zero.
-            Self::Oid(values) => out.put_u32(values.value(row) as u32),
-            Self::Int8(values) => out.put_i64(values.value(row)),
-            Self::Float4(values) => out.put_f32(values.value(row)),
-            Self::Float8(values) => out.put_f64(values.value(row)),
-            Self::Numeric(values, scale) => put_numeric(values.value(row), *scale, out),
-            Self::Text(values) => out.put_slice(values.value(row).as_bytes()),
-            Self::Document(values) => {
+            Values::Oid(values) => out.put_u32(values.value(row) as u32),
+            Values::Int8(values) => out.put_i64(values.value(row)),
+            Values::Float4(values) => out.put_f32(values.value(row)),
+            Values::Float8(values) => out.put_f64(values.value(row)),
+            Values::Numeric(values, scale) => put_numeric(values.value(row), *scale, out),
+            Values::Text(values) => out.put_slice(values.value(row).as_bytes()),
+            Values::Document(values) => {
                 // The version of the format.
                 out.put_u8(1);
                 out.put_slice(values.value(row).as_bytes());
             }
-            Self::Bytes(values) => out.put_slice(values.value(row)),
-            Self::Date(values) => out.put_i32(values.value(row).saturating_sub(DAYS_TO_2000)),
-            Self::Time(values) => out.put_i64(values.value(row)),
-            Self::Timestamp(values) => out.put_i64(values.value(row).saturating_sub(MICROS_TO_2000)),
-            Self::Interval(values) => {
+            Values::Bytes(values) => out.put_slice(values.value(row)),
+            Values::Date(values) => out.put_i32(values.value(row).saturating_sub(DAYS_TO_2000)),
+            Values::Time(values) => out.put_i64(values.value(row)),
+            Values::Timestamp(values) => out.put_i64(values.value(row).saturating_sub(MICROS_TO_2000)),
+            Values::Interval(values) => {
                 let value = values.value(row);
                 out.put_i64(value.nanoseconds / 1_000);
                 out.put_i32(value.days);
                 out.put_i32(value.months);
             }
-            Self::List(list) => list.write(row, out)?,
-            Self::Record(fields) => {
+            Values::List(list) => list.write(row, out)?,
+            Values::Record(fields) => {
                 out.put_i32(fields.len() as i32);
                 for (oid, array, field) in fields {
                     out.put_u32(*oid);
@@ -172,12 +174,7 @@ fn fields(record: &StructArray) -> Result<Vec<(u32, ArrayRef, ColumnBinary)>> {
 ///
 /// # Errors
 /// As [`ColumnBinary::write`].
-pub(crate) fn put_value(
-    array: &ArrayRef,
-    column: &ColumnBinary,
-    row: usize,
-    out: &mut BytesMut,
-) -> Result<()> {
+pub fn put_value(array: &ArrayRef, column: &ColumnBinary, row: usize, out: &mut BytesMut) -> Result<()> {
     let at = out.len();
     out.put_i32(-1);
     if !array.is_null(row) {
@@ -191,7 +188,7 @@ pub(crate) fn put_value(
 ///
 /// # Errors
 /// A length that has no four bytes.
-pub(crate) fn put_length(out: &mut BytesMut, at: usize, length: usize) -> Result<()> {
+pub fn put_length(out: &mut BytesMut, at: usize, length: usize) -> Result<()> {
     let length = i32::try_from(length)
         .map_err(|_| Error::new("54000", "a row is larger than the protocol can say"))?;
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());
@@ -199,7 +196,7 @@ pub(crate) fn put_length(out: &mut BytesMut, at: usize, length: usize) -> Result
 }
 
 /// Writes arrays: the lengths of all dimensions, then the elements one after another.
-pub(crate) struct ListBinary {
+struct ListBinary {
     /// The arrays from the outermost to the innermost.
     levels: Vec<ListArray>,
     elements: ArrayRef,

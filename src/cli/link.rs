@@ -1,6 +1,6 @@
 //! Where the statements of the shell run: a database of this process, or a server.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use arrow::datatypes::SchemaRef;
@@ -9,6 +9,7 @@ use bytes::BytesMut;
 
 use super::failure::Failure;
 use super::interrupt::Interrupt;
+use super::progress;
 use super::remote::{Piece, Remote, Reply};
 use crate::copy_data::{CopyReader, CopyWriter};
 use crate::sql::statement::{Copy, Parsed, Statement};
@@ -67,10 +68,16 @@ impl Link {
     /// What the statement reports.
     pub(super) async fn run(&self, parsed: &Parsed, interrupt: &Interrupt) -> Result<Outcome, Error> {
         match self {
-            Self::Own(session) => tokio::select! {
-                outcome = session.run(parsed) => outcome,
-                () = interrupt.pressed() => Err(cancelled()),
-            },
+            Self::Own(session) => {
+                let work = async {
+                    tokio::select! {
+                        outcome = session.run(parsed) => outcome,
+                        () = interrupt.pressed() => Err(cancelled()),
+                    }
+                };
+                let so_far = || session.database().read_progress();
+                progress::shown_beside(work, so_far, &mut io::stderr()).await
+            }
             Self::Remote(remote) => {
                 let outcome = remote.run(&parsed.text, Some(interrupt)).await;
                 outcome.map_err(|error| error.moved(parsed.offset))

@@ -33,6 +33,7 @@ mod opening;
 mod output;
 mod pager;
 mod paint;
+mod progress;
 mod rates;
 mod remote;
 mod render;

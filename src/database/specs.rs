@@ -453,6 +453,7 @@ pub(crate) fn bounded_read(
         start: start_of(found),
         end: Positions::new(),
         clock: Arc::clone(&shared.engine.parts().clock),
+        progress: shared.activity.reading(),
     })
 }
 

@@ -7,6 +7,7 @@
 //! Nothing of it is recorded, and nothing outside is told how far it came.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
@@ -29,6 +30,23 @@ const WAIT: Duration = Duration::from_millis(100);
 /// How long a source in trouble may give nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How far a read has come, in records of all partitions. What is compacted away counts.
+#[derive(Debug, Default)]
+pub(crate) struct ReadProgress {
+    done: AtomicI64,
+    total: AtomicI64,
+}
+
+impl ReadProgress {
+    /// Records that were read, and records that there are to read; the second is 0 before that is known.
+    pub(crate) fn so_far(&self) -> (i64, i64) {
+        (
+            self.done.load(Ordering::Relaxed),
+            self.total.load(Ordering::Relaxed),
+        )
+    }
+}
+
 /// What is read.
 pub(crate) struct BoundedRead {
     /// The source, with what is decoded of it.
@@ -43,6 +61,8 @@ pub(crate) struct BoundedRead {
     pub(crate) end: Positions,
     /// The wall clock.
     pub(crate) clock: Arc<dyn Clock>,
+    /// How far it has come, for who looks on.
+    pub(crate) progress: Arc<ReadProgress>,
 }
 
 /// A partition that is being read.
@@ -50,6 +70,8 @@ struct Part {
     lane: Box<dyn SourceLane>,
     scan: Scan,
     partition: PartitionId,
+    /// The offset of the record that comes next.
+    next: i64,
     end: i64,
     is_done: bool,
 }
@@ -63,6 +85,11 @@ impl BoundedRead {
         if self.end.is_empty() {
             return Ok(());
         }
+        let left = self
+            .end
+            .iter()
+            .map(|(partition, end)| (end - self.first(*partition)).max(0));
+        self.progress.total.store(left.sum(), Ordering::Relaxed);
         let mut source = self.open()?;
         let read = self.read(source.as_mut(), give);
         source.close();
@@ -78,6 +105,11 @@ impl BoundedRead {
         let ends = source.end_offsets();
         source.close();
         Ok(ends)
+    }
+
+    /// Where a partition is read from.
+    fn first(&self, partition: PartitionId) -> i64 {
+        self.start.get(&partition).copied().unwrap_or(0)
     }
 
     fn open(&self) -> Result<Box<dyn Source>, EngineError> {
@@ -159,6 +191,7 @@ impl BoundedRead {
             scan: self.binding.scan.start(partition)?,
             lane,
             partition,
+            next: self.first(partition),
             end: *end,
             is_done: self.start.get(&partition).is_some_and(|start| start >= end),
         }))
@@ -179,6 +212,9 @@ impl BoundedRead {
         }
         let next_offset = batch.next_offset;
         batch.ack.resolve();
+        let read = next_offset.min(part.end) - part.next;
+        self.progress.done.fetch_add(read.max(0), Ordering::Relaxed);
+        part.next = part.next.max(next_offset);
         part.is_done |= next_offset >= part.end;
         let mut rows = scanned.rows.batch;
         if next_offset > part.end {

@@ -7,8 +7,8 @@ use arrow::array::ArrowPrimitiveType;
 use arrow::compute::kernels::cast_utils::Parser;
 use arrow::datatypes::{DataType, Date32Type, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use datafusion::catalog::TableProvider;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::common::{DataFusionError, ParamValues, Result as PlanResult, ScalarValue};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
 use datafusion::datasource::{DefaultTableSource, provider_as_source};
 use datafusion::logical_expr::{LogicalPlan, TableSource};
 

@@ -62,6 +62,13 @@ impl Database {
         Session::of_client(self.clone(), client)
     }
 
+    /// How far the reads of sources have come that queries do now: records that were read, and how many there are to read up to the ends
+    /// of their partitions. `None` where there are none.
+    #[must_use]
+    pub fn read_progress(&self) -> Option<(u64, u64)> {
+        self.shared.activity.read_so_far()
+    }
+
     /// Runs one or more statements, separated by semicolons, and stops at the first error.
     ///
     /// # Errors

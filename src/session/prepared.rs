@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::sql::sqlparser::ast;
+use highwater_sql::oids::{array_of, oid};
 use highwater_sql::parse;
-use highwater_sql::plan::{self, Parameter, PlannedSelect};
+use highwater_sql::plan::{self, OidParameter, Parameter, PlannedSelect};
 use highwater_sql::statement::{Asks, CursorQuery, Execute, Parsed, Prepare, Show, Statement};
 use parking_lot::Mutex;
 
@@ -121,7 +122,7 @@ impl Session {
         Ok(Prepared {
             numbers: match parameters.is_empty() {
                 true => BTreeMap::new(),
-                false => plan::parameter_numbers(statement)?,
+                false => told(statement)?,
             },
             parsed: parsed.clone(),
             parameters,
@@ -284,6 +285,16 @@ impl Session {
         };
         Ok(row.columns().iter().map(text).collect())
     }
+}
+
+/// The numbers of the types of parameters that are numbers of objects.
+fn told(statement: &Statement) -> Result<BTreeMap<usize, u32>> {
+    let found = plan::parameters_of_oids(statement)?.into_iter();
+    let number = |is| match is {
+        OidParameter::One => oid::OID,
+        OidParameter::Array => array_of(oid::OID),
+    };
+    Ok(found.map(|(at, is)| (at, number(is))).collect())
 }
 
 /// The types of a statement's parameters.

@@ -93,8 +93,8 @@ pub use self::functions::{FloatSum, IntervalSum, WideFloat, is_built_in};
 pub use self::host_types::HostTypes;
 pub use self::index::plan_index;
 pub use self::parameters::{
-    PARAMETERS_MAX, Parameter, inferred, parameter_count, parameter_numbers, refuse_parameters, with_markers,
-    with_typed_markers, with_values,
+    OidParameter, PARAMETERS_MAX, Parameter, inferred, parameter_count, parameters_of_oids,
+    refuse_parameters, with_markers, with_typed_markers, with_values,
 };
 pub use self::reusable::{is_alike, reusable};
 pub use self::settings::{SettingCall, may_ask_settings, setting_calls, with_settings};

@@ -24,7 +24,6 @@ use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Ident, SelectItem, UnaryOperator, Value, ValueWithSpan,
 };
 
-use crate::oids::{array_of, oid};
 use crate::parse::parse_data_type;
 use crate::plan::place::position_of;
 use crate::plan::spelled::call;
@@ -67,35 +66,44 @@ pub fn parameter_count(statement: &Statement) -> Result<usize, SqlError> {
     Ok(count)
 }
 
-/// The numbers of the types that only the catalogs have, of parameters that are cast to one (`$1::oid[]`): clients are told of these, as
-/// PostgreSQL tells them.
+/// The parameters that are cast to a type that only the catalogs have: numbers of objects (`$1::oid`), or arrays of them (`$1::oid[]`). Clients are
+/// told of these, as PostgreSQL tells them.
 ///
 /// # Errors
 /// None that a statement that has been read can have.
-pub fn parameter_numbers(statement: &Statement) -> Result<BTreeMap<usize, u32>, SqlError> {
-    let mut numbers = BTreeMap::new();
+pub fn parameters_of_oids(statement: &Statement) -> Result<BTreeMap<usize, OidParameter>, SqlError> {
+    let mut found = BTreeMap::new();
     parts(&mut statement.clone(), &mut |part| {
         if let PartMut::Expr(Expr::Cast { expr, data_type, .. }) = part
             && let Some(number) = number_of(expr)
-            && let Some(oid) = catalog_type(data_type)
+            && let Some(is) = oid_parameter(data_type)
         {
-            numbers.entry(number).or_insert(oid);
+            found.entry(number).or_insert(is);
         }
         ControlFlow::Continue(())
     })?;
-    Ok(numbers)
+    Ok(found)
 }
 
-/// The number of a type that only the catalogs have.
-fn catalog_type(data_type: &ast::DataType) -> Option<u32> {
+/// What a parameter is that has numbers of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OidParameter {
+    /// One number.
+    One,
+    /// An array of them.
+    Array,
+}
+
+fn oid_parameter(data_type: &ast::DataType) -> Option<OidParameter> {
     match data_type {
         ast::DataType::Array(ast::ArrayElemTypeDef::SquareBracket(item, None)) => {
-            catalog_type(item).map(array_of)
+            oid_parameter(item).map(|_| OidParameter::Array)
         }
         ast::DataType::Custom(name, arguments) if arguments.is_empty() => {
-            match name.to_string().to_lowercase().trim_start_matches("pg_catalog.") {
-                "oid" => Some(oid::OID),
-                "_oid" => Some(array_of(oid::OID)),
+            let name = name.to_string().to_lowercase();
+            match name.strip_prefix("pg_catalog.").unwrap_or(&name) {
+                "oid" => Some(OidParameter::One),
+                "_oid" => Some(OidParameter::Array),
                 _ => None,
             }
         }

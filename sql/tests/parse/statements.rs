@@ -245,6 +245,34 @@ fn show_statements_say_what_is_shown() {
 }
 
 #[test]
+fn explain_and_show_columns_are_read() {
+    assert!(
+        matches!(one("SHOW COLUMNS FROM hw.lanes").statement, Statement::Describe { schema: Some(schema), name }
+            if schema == "hw" && name == "lanes")
+    );
+    for (sql, expected) in [
+        ("EXPLAIN VERBOSE SELECT 1", (true, false)),
+        ("EXPLAIN (VERBOSE) SELECT 1", (true, false)),
+        ("EXPLAIN (VERBOSE true) SELECT 1", (true, false)),
+        (
+            "EXPLAIN (ANALYZE, VERBOSE off, FORMAT text) SELECT 1",
+            (false, true),
+        ),
+        (
+            "EXPLAIN ANALYZE VERBOSE WITH a AS (SELECT 1) SELECT * FROM a",
+            (true, true),
+        ),
+        ("EXPLAIN ANALYZE (SELECT 1)", (false, true)),
+        ("EXPLAIN (SELECT 1)", (false, false)),
+    ] {
+        let Statement::Explain { verbose, analyze, .. } = one(sql).statement else {
+            panic!("{sql}");
+        };
+        assert_eq!((verbose, analyze), expected, "{sql}");
+    }
+}
+
+#[test]
 fn commands_are_read() {
     let set = |sql: &str| match one(sql).statement {
         Statement::Set { name, value } => (name, value),
@@ -273,30 +301,6 @@ fn commands_are_read() {
     );
     assert!(matches!(one("ALTER SINK s RESUME").statement,
         Statement::Resume { kind: ObjectKind::Sink, name } if name == "s"));
-    assert!(
-        matches!(one("SHOW COLUMNS FROM hw.lanes").statement, Statement::Describe { schema: Some(schema), name }
-            if schema == "hw" && name == "lanes")
-    );
-    for (sql, expected) in [
-        ("EXPLAIN VERBOSE SELECT 1", (true, false)),
-        ("EXPLAIN (VERBOSE) SELECT 1", (true, false)),
-        ("EXPLAIN (VERBOSE true) SELECT 1", (true, false)),
-        (
-            "EXPLAIN (ANALYZE, VERBOSE off, FORMAT text) SELECT 1",
-            (false, true),
-        ),
-        (
-            "EXPLAIN ANALYZE VERBOSE WITH a AS (SELECT 1) SELECT * FROM a",
-            (true, true),
-        ),
-        ("EXPLAIN ANALYZE (SELECT 1)", (false, true)),
-        ("EXPLAIN (SELECT 1)", (false, false)),
-    ] {
-        let Statement::Explain { verbose, analyze, .. } = one(sql).statement else {
-            panic!("{sql}");
-        };
-        assert_eq!((verbose, analyze), expected, "{sql}");
-    }
     assert!(
         matches!(one("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT 1").statement,
         Statement::Explain { verbose: false, statement, .. } if matches!(*statement, Statement::CreateMaterializedView(_)))

@@ -158,7 +158,7 @@ async fn what_depends_on_more_than_values_is_planned_each_time() {
     let client = served.connect().await;
     world(&client).await;
     let clock = client
-        .prepare("SELECT clock_timestamp() > now() OR $1 > 0, now() FROM t LIMIT 1")
+        .prepare("SELECT clock_timestamp() > now() OR $1::bigint > 0, now() FROM t LIMIT 1")
         .await
         .unwrap();
     let mut earlier = None;

@@ -137,89 +137,92 @@ async fn ctrl_c_in_psql_ends_the_statement() {
     served.end().await;
 }
 
+/// Commands of psql, and lines that their answers have.
+const DESCRIBED: &[(&str, &[&str])] = &[
+    (
+        "\\d",
+        &[
+            "public|big_orders|view|highwater",
+            "public|clicks|foreign table|highwater",
+            "public|into_totals|foreign table|highwater",
+            "public|orders|table|highwater",
+            "public|urls|materialized view|highwater",
+        ],
+    ),
+    (
+        "\\d orders",
+        &[
+            "id|bigint||not null|",
+            "customer|character varying||not null|'nobody'",
+            "total|numeric(12,2)|||",
+            "tags|character varying[]|||",
+            "placed|timestamp with time zone|||",
+            "\"orders_pkey\" PRIMARY KEY, btree (id)",
+            "\"orders_placed\" btree (placed DESC, customer)",
+        ],
+    ),
+    (
+        "\\d+ clicks",
+        &["url|character varying||not null|", "Server: memory"],
+    ),
+    (
+        "\\d+ big_orders",
+        &["SELECT id, total FROM orders WHERE total > 100"],
+    ),
+    ("\\d urls", &["n|bigint|||"]),
+    (
+        "\\d orders_pkey",
+        &["primary key, btree, for table \"public.orders\""],
+    ),
+    ("\\dt", &["public|orders|table|highwater"]),
+    ("\\dv", &["public|big_orders|view|highwater"]),
+    ("\\dm", &["public|urls|materialized view|highwater"]),
+    (
+        "\\di",
+        &[
+            "public|orders_pkey|index|highwater|orders",
+            "public|orders_placed|index|highwater|orders",
+        ],
+    ),
+    (
+        "\\d orders_placed",
+        &[
+            "placed|timestamp with time zone|yes|placed",
+            "btree, for table \"public.orders\"",
+        ],
+    ),
+    (
+        "\\di+ orders_pkey",
+        &["public|orders_pkey|index|highwater|orders|permanent|btree|0 bytes|"],
+    ),
+    (
+        "\\dt+ orders",
+        &["public|orders|table|highwater|permanent|heap|0 bytes|"],
+    ),
+    ("\\l+", &["|pg_default|"]),
+    ("\\df", &["public|with_tax|numeric|net numeric|func"]),
+    ("\\dn", &["hw|highwater", "public|highwater"]),
+    ("\\du", &["highwater|Superuser, Create role, Bypass RLS|{}"]),
+    ("\\l", &["highwater|highwater|UTF8|C|C||libc|"]),
+    ("\\dT", &[]),
+    ("\\dT int4", &["pg_catalog|integer|"]),
+    ("\\d+", &["public|clicks|foreign table|highwater|permanent||"]),
+    ("\\des", &["memory|highwater|highwater"]),
+    ("\\dp orders", &["public|orders|table|||"]),
+    (
+        "\\sv big_orders",
+        &["CREATE OR REPLACE VIEW public.big_orders AS"],
+    ),
+    ("\\dE", &["public|clicks|foreign table|highwater"]),
+    ("\\d hw.queries", &["name|character varying|||"]),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn psql_describes_what_is_there() {
     let served = Served::start().await;
     served.database.execute(CATALOG).await.unwrap();
 
-    for (command, lines) in [
-        (
-            "\\d",
-            &[
-                "public|big_orders|view|highwater",
-                "public|clicks|foreign table|highwater",
-                "public|into_totals|foreign table|highwater",
-                "public|orders|table|highwater",
-                "public|urls|materialized view|highwater",
-            ][..],
-        ),
-        (
-            "\\d orders",
-            &[
-                "id|bigint||not null|",
-                "customer|character varying||not null|'nobody'",
-                "total|numeric(12,2)|||",
-                "tags|character varying[]|||",
-                "placed|timestamp with time zone|||",
-                "\"orders_pkey\" PRIMARY KEY, btree (id)",
-                "\"orders_placed\" btree (placed DESC, customer)",
-            ],
-        ),
-        (
-            "\\d+ clicks",
-            &["url|character varying||not null|", "Server: memory"],
-        ),
-        (
-            "\\d+ big_orders",
-            &["SELECT id, total FROM orders WHERE total > 100"],
-        ),
-        ("\\d urls", &["n|bigint|||"]),
-        (
-            "\\d orders_pkey",
-            &["primary key, btree, for table \"public.orders\""],
-        ),
-        ("\\dt", &["public|orders|table|highwater"]),
-        ("\\dv", &["public|big_orders|view|highwater"]),
-        ("\\dm", &["public|urls|materialized view|highwater"]),
-        (
-            "\\di",
-            &[
-                "public|orders_pkey|index|highwater|orders",
-                "public|orders_placed|index|highwater|orders",
-            ],
-        ),
-        (
-            "\\d orders_placed",
-            &[
-                "placed|timestamp with time zone|yes|placed",
-                "btree, for table \"public.orders\"",
-            ],
-        ),
-        (
-            "\\di+ orders_pkey",
-            &["public|orders_pkey|index|highwater|orders|permanent|btree|0 bytes|"],
-        ),
-        (
-            "\\dt+ orders",
-            &["public|orders|table|highwater|permanent|heap|0 bytes|"],
-        ),
-        ("\\l+", &["|pg_default|"]),
-        ("\\df", &["public|with_tax|numeric|net numeric|func"]),
-        ("\\dn", &["hw|highwater", "public|highwater"]),
-        ("\\du", &["highwater|Superuser, Create role, Bypass RLS|{}"]),
-        ("\\l", &["highwater|highwater|UTF8|C|C||libc|"]),
-        ("\\dT", &[]),
-        ("\\dT int4", &["pg_catalog|integer|"]),
-        ("\\d+", &["public|clicks|foreign table|highwater|permanent||"]),
-        ("\\des", &["memory|highwater|highwater"]),
-        ("\\dp orders", &["public|orders|table|||"]),
-        (
-            "\\sv big_orders",
-            &["CREATE OR REPLACE VIEW public.big_orders AS"],
-        ),
-        ("\\dE", &["public|clicks|foreign table|highwater"]),
-        ("\\d hw.queries", &["name|character varying|||"]),
-    ] {
+    for (command, lines) in DESCRIBED.iter().copied() {
         let (out, err) = served.psql(&["-A", "-c", command]).await;
         assert_eq!(err, "", "{command}");
         for line in lines {

@@ -449,8 +449,9 @@ fn script(random: &mut Random, names: &[String]) -> String {
     statements.join(";\n")
 }
 
-/// Runs a script until it dies at a point, or is killed.
-fn die(dir: &Path, script: &Path, random: &mut Random) {
+/// Runs a script until it dies at a point, or is killed. Gives what it wrote to standard error.
+fn die(dir: &Path, script: &Path, random: &mut Random) -> String {
+    let log = script.with_extension("log");
     let point = random.of(&[
         "create-before-run",
         "create-after-run",
@@ -462,6 +463,7 @@ fn die(dir: &Path, script: &Path, random: &mut Random) {
         "resume-after-run",
         "checkpoint-before-write",
         "checkpoint-after-write",
+        "none",
     ]);
     let dies_at = format!("{point}:{}", 1 + random.below(3));
     // Pipelines go on in the middle of a change, and a checkpoint may fail.
@@ -490,7 +492,7 @@ fn die(dir: &Path, script: &Path, random: &mut Random) {
         .env("FAILPOINTS", points)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
     let kill_at = Instant::now() + Duration::from_millis(300 + random.below(4_000));
@@ -501,6 +503,7 @@ fn die(dir: &Path, script: &Path, random: &mut Random) {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    String::from_utf8_lossy(&std::fs::read(log).unwrap()).into_owned()
 }
 
 /// Everything that runs agrees with what it reads; and so does everything when it was resumed.
@@ -546,14 +549,22 @@ async fn assert_agreement(database: &Database, when: &str) -> Vec<String> {
     names
 }
 
-async fn die_and_look(seed: u64) {
+/// Gives in how many of the rounds the process died at a point of a change.
+async fn die_and_look(seed: u64) -> usize {
     let mut random = Random(seed);
     let place = tempfile::tempdir().unwrap();
     let (dir, file) = (place.path().join("db"), place.path().join("script.sql"));
-    let mut names = Vec::new();
+    let (mut names, mut died) = (Vec::new(), 0);
     for round in 0..6 {
         std::fs::write(&file, script(&mut random, &names)).unwrap();
-        die(&dir, &file, &mut random);
+        let log = die(&dir, &file, &mut random);
+        let points = ["create", "drop", "resume"];
+        died += usize::from(
+            points
+                .iter()
+                .any(|point| log.contains(&format!("dies at {point}-"))),
+        );
+        assert!(!log.contains("panicked"), "{log}");
         let builder = Database::builder().checkpoint_interval(Duration::from_millis(5));
         let database = builder.open(&dir).await.unwrap();
         names = assert_agreement(&database, &format!("with seed {seed} in round {round}")).await;
@@ -565,6 +576,7 @@ async fn die_and_look(seed: u64) {
             }
         }
     }
+    died
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -573,7 +585,9 @@ async fn views_and_sinks_agree_with_what_they_read_wherever_a_process_dies_in_cr
         Ok(seed) => vec![seed.parse().unwrap()],
         Err(_) => vec![1, 2, 3],
     };
-    for seed in seeds {
-        die_and_look(seed).await;
+    let mut died = 0;
+    for seed in &seeds {
+        died += die_and_look(*seed).await;
     }
+    assert!(died >= seeds.len(), "{died} deaths in changes prove little");
 }

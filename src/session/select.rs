@@ -66,7 +66,13 @@ pub(super) async fn reads(database: &Database, query: &ast::Query) -> Result<Vec
         plan::plan_select(&catalog, query, resolver)
     });
     match planned {
-        Ok(planned) => query::reads(planned.plan).await,
+        // Constants are computed, which may take long.
+        Ok(planned) => {
+            let reads = database.shared.runtime.spawn(query::reads(planned.plan));
+            reads
+                .await
+                .map_err(|_| Error::new("XX000", "the planner panicked"))?
+        }
         Err(_) => Ok(Vec::new()),
     }
 }

@@ -116,7 +116,7 @@ impl Database {
     /// Looks at what a table reads from outside.
     async fn probe_table(&self, parsed: &Parsed) -> Result<Probe> {
         let registry = &self.shared.registry;
-        let (body, _) = body_of(&self.shared.catalog(), registry, parsed, Purpose::Run)?;
+        let (_, body, _) = self.body_aside(parsed).await?;
         let source = body.source().ok_or_else(wrong_statement)?;
         let connector = Arc::clone(registry.source(&source.connector)?);
         let options = only_of(connector.options(), &source.options);
@@ -136,7 +136,7 @@ impl Database {
         };
         self.refuse_read_only(TAG)?;
         let taken = if view.or_replace {
-            if self.is_unchanged(parsed, &view.name)? {
+            if self.is_unchanged(parsed, &view.name).await? {
                 return Ok(Outcome::done(TAG));
             }
             IfTaken::Replace(ObjectKind::View)
@@ -150,12 +150,18 @@ impl Database {
     }
 
     /// Whether the view is there already just as the statement says: to replace it would change nothing.
-    fn is_unchanged(&self, parsed: &Parsed, name: &str) -> Result<bool> {
-        let catalog = self.shared.catalog();
+    async fn is_unchanged(&self, parsed: &Parsed, name: &str) -> Result<bool> {
+        let is_view = |catalog: &Catalog| {
+            let object = catalog.get(name).map(|object| &object.body);
+            matches!(object, Some(ObjectBody::View(_)))
+        };
+        if !is_view(&self.shared.catalog()) {
+            return Ok(false);
+        }
+        let (catalog, body, _) = self.body_aside(parsed).await?;
         let Some(ObjectBody::View(old)) = catalog.get(name).map(|object| &object.body) else {
             return Ok(false);
         };
-        let (body, _) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
         Ok(matches!(body, ObjectBody::View(new) if new.query == old.query && new.schema == old.schema))
     }
 
@@ -167,7 +173,8 @@ impl Database {
         };
         self.refuse_read_only(TAG)?;
         let catalog = self.shared.catalog();
-        let planned = plan::plan_function(&catalog, function)?;
+        let wanted = (Arc::clone(&catalog), function.clone());
+        let planned = run_blocking(&self.shared, move || plan::plan_function(&wanted.0, &wanted.1)).await??;
         let taken = if function.or_replace {
             let old = catalog.get(&planned.key).map(|object| &object.body);
             if matches!(old, Some(ObjectBody::Function(old)) if *old == planned.def) {
@@ -225,12 +232,7 @@ impl Database {
         if let Some(done) = self.skip_existing(TAG, &sink.name, taken)? {
             return Ok(done);
         }
-        let (body, _) = body_of(
-            &self.shared.catalog(),
-            &self.shared.registry,
-            parsed,
-            Purpose::Run,
-        )?;
+        let (_, body, _) = self.body_aside(parsed).await?;
         let ObjectBody::Sink(def) = body else {
             return Err(wrong_statement());
         };
@@ -242,6 +244,18 @@ impl Database {
         let notices = run_blocking(&self.shared, move || connector.probe(&options, PROBE_TIMEOUT)).await??;
         let outcome = self.add_planned(TAG, parsed, &sink.name, taken).await?;
         Ok(outcome.with_notices(notices))
+    }
+
+    /// What a statement makes, and the catalog for which that holds. It is planned on a thread of its own, so that a constant that
+    /// takes long to compute holds up nothing else, and whoever waits can stop waiting.
+    async fn body_aside(&self, parsed: &Parsed) -> Result<(Arc<Catalog>, ObjectBody, Vec<String>)> {
+        let (catalog, registry) = (self.shared.catalog(), Arc::clone(&self.shared.registry));
+        let parsed = parsed.clone();
+        run_blocking(&self.shared, move || {
+            let (body, depends_on) = body_of(&catalog, &registry, &parsed, Purpose::Run)?;
+            Ok((catalog, body, depends_on))
+        })
+        .await?
     }
 
     async fn add_planned(
@@ -267,8 +281,7 @@ impl Database {
             taken,
             facts,
         } = planned;
-        let catalog = self.shared.catalog();
-        let (body, depends_on) = body_of(&catalog, &self.shared.registry, parsed, Purpose::Run)?;
+        let (catalog, body, depends_on) = self.body_aside(parsed).await?;
         let notices = body.plan().map(|plan| plan.notices.clone()).unwrap_or_default();
         let definition = show::definition(parsed);
         let draft = Draft {

@@ -12,6 +12,7 @@ use highwater_sql::catalog::{MaterializedViewDef, Object, ObjectBody, ObjectId};
 use highwater_sql::plan::{self, ViewOptions};
 use highwater_storage::ObjectId as StoredId;
 
+use super::apply::run_blocking;
 use super::filling::objects_of;
 use super::specs::followed_spec;
 use super::{Database, Shared};
@@ -68,7 +69,11 @@ impl Database {
         // Nothing that it reads is dropped or made anew meanwhile.
         let _ddl = shared.ddl.lock().await;
         let catalog = shared.catalog();
-        let planned = plan::plan_view(&catalog, query, &[], ViewOptions::default())?;
+        let wanted = (Arc::clone(&catalog), query.clone());
+        let planned = run_blocking(shared, move || {
+            plan::plan_view(&wanted.0, &wanted.1, &[], ViewOptions::default())
+        })
+        .await??;
         let (id, number) = shared.engine.next_followed();
         let object = Object {
             id: ObjectId(id.0),

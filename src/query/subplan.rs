@@ -8,15 +8,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DataFusionError, Result as PlanResult, ScalarValue};
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use highwater_sql::plan::rewrite;
 use highwater_sql::plan::subplan::{SubPlan, with_outer_values};
 use highwater_sql::{SqlError, SqlState};
 use parking_lot::Mutex;
@@ -29,25 +29,17 @@ pub(super) fn running(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 
 /// The same, within a subquery that runs under `state` already.
 fn running_under(plan: LogicalPlan, state: Option<&SessionState>) -> PlanResult<LogicalPlan> {
-    let plan = plan.transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| match &expr {
-                Expr::ScalarFunction(call) => Ok(match call.func.inner().downcast_ref::<SubPlan>() {
-                    Some(subplan) => {
-                        let function = Arc::new(ScalarUDF::from(RunningPlan::of(subplan, state)));
-                        let call = ScalarFunction::new_udf(function, call.args.clone());
-                        Transformed::yes(Expr::ScalarFunction(call))
-                    }
-                    None => Transformed::no(expr),
-                }),
-                _ => Ok(Transformed::no(expr)),
-            })?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
-        })
-    })?;
-    Ok(plan.data)
+    rewrite::expressions(plan, |expr, _| match &expr {
+        Expr::ScalarFunction(call) => Ok(match call.func.inner().downcast_ref::<SubPlan>() {
+            Some(subplan) => {
+                let function = Arc::new(ScalarUDF::from(RunningPlan::of(subplan, state)));
+                let call = ScalarFunction::new_udf(function, call.args.clone());
+                Transformed::yes(Expr::ScalarFunction(call))
+            }
+            None => Transformed::no(expr),
+        }),
+        _ => Ok(Transformed::no(expr)),
+    })
 }
 
 /// The values of outer columns, and what the subquery gives for them.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use highwater_connectors::format;
 use highwater_connectors::options::{self, OptionSpec, is_secret};
-use highwater_sql::catalog::{FilledDef, IndexDef, Object, ObjectBody, TableDef};
+use highwater_sql::catalog::{Catalog, FilledDef, IndexDef, Object, ObjectBody, TableDef};
 use highwater_sql::explain::explain as explain_plan;
 use highwater_sql::plan::{self, ViewOptions, schema_of_source, sql_type_name};
 use highwater_sql::show::{self, masked};
@@ -335,10 +335,39 @@ pub(super) async fn analyze(database: &Database, statement: &Statement) -> Resul
 /// `EXPLAIN [VERBOSE] …`
 pub(super) async fn explain(database: &Database, statement: &Statement, verbose: bool) -> Result<Outcome> {
     let catalog = database.shared.catalog();
-    let text = match statement {
+    let wanted = (Arc::clone(&catalog), statement.clone());
+    let planned = database
+        .shared
+        .runtime
+        .spawn_blocking(move || explained(&wanted.0, &wanted.1, verbose));
+    let planned = planned
+        .await
+        .map_err(|_| Error::new("XX000", "the planner panicked"))?;
+    let mut text = planned?.unwrap_or_default();
+    if let Statement::Query(query) = statement {
+        if text.is_empty() {
+            // It can still be read once.
+            let planned = select::plan_of(database, &catalog, query).await?;
+            text = planned.plan.display_indent().to_string();
+        }
+        for read in select::reads(database, query).await? {
+            if !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text.push_str("Read now: ");
+            text.push_str(&read);
+        }
+    }
+    let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
+    Outcome::text_rows("EXPLAIN", &["QUERY PLAN"], rows)
+}
+
+/// The plan of a statement as text; none of a query that cannot be kept up to date.
+fn explained(catalog: &Catalog, statement: &Statement, verbose: bool) -> Result<Option<String>> {
+    Ok(Some(match statement {
         Statement::CreateMaterializedView(view) => {
             let options = view_options(&view.with, view.emit_on_window_close)?;
-            let planned = plan::plan_view(&catalog, &view.query, &view.columns, options)?;
+            let planned = plan::plan_view(catalog, &view.query, &view.columns, options)?;
             explain_plan(&planned.plan, verbose)
         }
         Statement::CreateSink(sink) => {
@@ -351,38 +380,21 @@ pub(super) async fn explain(database: &Database, statement: &Statement, verbose:
                         return Err(Error::new("XX000", "a table is none"));
                     };
                     let name = &object.name;
-                    plan::plan_sink_into(&catalog, plan::TableRef { name, def }, sink, into, options)?
+                    plan::plan_sink_into(catalog, plan::TableRef { name, def }, sink, into, options)?
                 }
-                None => plan::plan_view(&catalog, &sink.query, &[], options)?,
+                None => plan::plan_view(catalog, &sink.query, &[], options)?,
             };
             explain_plan(&planned.plan, verbose)
         }
-        Statement::Query(query) => {
-            let mut text = match plan::plan_view(&catalog, query, &[], ViewOptions::default()) {
-                Ok(planned) => explain_plan(&planned.plan, verbose),
-                // What a view cannot keep up to date can still be read once.
-                Err(_) => select::plan_of(database, &catalog, query)
-                    .await?
-                    .plan
-                    .display_indent()
-                    .to_string(),
-            };
-            for read in select::reads(database, query).await? {
-                if !text.ends_with('\n') {
-                    text.push('\n');
-                }
-                text.push_str("Read now: ");
-                text.push_str(&read);
-            }
-            text
-        }
+        Statement::Query(query) => match plan::plan_view(catalog, query, &[], ViewOptions::default()) {
+            Ok(planned) => explain_plan(&planned.plan, verbose),
+            Err(_) => return Ok(None),
+        },
         _ => {
             return Err(Error::new(
                 "0A000",
                 "EXPLAIN takes a query, CREATE MATERIALIZED VIEW or CREATE SINK",
             ));
         }
-    };
-    let rows = text.lines().map(|line| vec![Some(line.to_owned())]).collect();
-    Outcome::text_rows("EXPLAIN", &["QUERY PLAN"], rows)
+    }))
 }

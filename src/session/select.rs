@@ -14,6 +14,7 @@ use highwater_sql::plan::{PlannedSelect, Resolve, Resolver};
 use highwater_sql::statement::{Include, Statement};
 use highwater_sql::{SqlError, parse, plan};
 use highwater_storage::ObjectId;
+use tokio::runtime::RuntimeFlavor;
 
 use super::lookup;
 use super::reuse::Bound;
@@ -83,7 +84,13 @@ fn stopped(database: &Database, objects: &[Arc<Object>]) -> Vec<Notice> {
 pub(super) async fn reads(database: &Database, query: &ast::Query) -> Result<Vec<String>> {
     let catalog = database.shared.catalog();
     match plan_of(database, &catalog, query).await {
-        Ok(planned) => query::reads(planned.plan).await,
+        // Constants are computed, which may take long.
+        Ok(planned) => {
+            let reads = database.shared.runtime.spawn(query::reads(planned.plan));
+            reads
+                .await
+                .map_err(|_| Error::new("XX000", "the planner panicked"))?
+        }
         Err(_) => Ok(Vec::new()),
     }
 }
@@ -116,7 +123,7 @@ pub(super) fn planned(
         failure: RefCell::default(),
         facts: OnceCell::new(),
     };
-    let planned = plan(&known);
+    let planned = aside(|| plan(&known));
     let Known { views, failure, .. } = known;
     let still = database.shared.engine.parts().publish.read();
     for (name, view) in views.borrow().iter() {
@@ -132,6 +139,14 @@ pub(super) fn planned(
         return Err(error);
     }
     Ok(planned?)
+}
+
+/// Runs what may take long, as the planning of a statement with thousands of constants does, so that it holds up no other task.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match tokio::runtime::Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 /// What a query can name: the relations of users, the tables of the system and the functions that tell of the catalog.

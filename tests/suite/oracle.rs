@@ -149,6 +149,29 @@ const SHAPES: &[Shape] = &[
         query: "SELECT n, count(*) AS keys, min(g) AS first FROM t GROUP BY n",
         closes: false,
     },
+    // Subqueries in any place, with NULLs and without rows.
+    shape(
+        "SELECT g, sum(v) * 100 / nullif((SELECT sum(v) FROM s), 0) AS p, (SELECT max(w) FROM s WHERE b) IS NULL AS n FROM s GROUP BY g",
+    ),
+    shape("SELECT k, v, (k, v) IN (SELECT v, k FROM s WHERE b) AS i FROM s"),
+    shape("SELECT k, v, w FROM s WHERE (k, v) NOT IN (SELECT v, w FROM s WHERE b)"),
+    shape(
+        "SELECT k, v > ANY (SELECT w FROM s WHERE b) AS p, v <= ALL (SELECT w FROM s WHERE NOT b) AS q, w <> ANY (SELECT v FROM s WHERE b) AS r FROM s",
+    ),
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n, max(v) AS m FROM s GROUP BY k")],
+        query: "SELECT k, n, (SELECT m FROM a c WHERE c.k = a.n) IS NULL AS none, coalesce((SELECT c.m FROM a c WHERE c.k = a.n), -1) AS m FROM a",
+        closes: false,
+    },
+    Shape {
+        before: &[("a", "SELECT k, count(*) AS n FROM s GROUP BY k")],
+        query: "SELECT a.k, a.n, t.v, t.g FROM a, LATERAL (SELECT v, g FROM s WHERE s.k = a.k ORDER BY v DESC, g, w, f, b, at LIMIT 2) t",
+        closes: false,
+    },
+    shape(
+        "SELECT * FROM (SELECT k, v FROM s WHERE b) x JOIN (SELECT k, g FROM s WHERE NOT b) y USING (k) WHERE k > 1",
+    ),
+    shape("SELECT x, count(*) AS n, count(x) AS m FROM (SELECT k, v FROM s) x GROUP BY x"),
     // Functions, and rows that they give.
     shape(
         "SELECT format('%s of %L', k, g) AS t, regexp_replace(g, '[aeiou]', '<\\&>', 'g') AS r, to_char(v, 'FM9990') AS c, coalesce(v, 0) / 3.0 AS q FROM s",

@@ -73,9 +73,10 @@ macro_rules! files {
 
 files! {
     aggregates apart array_views arrays asof catalogs collected conditions dates ddl errors floats formatting
-    functions group_windows indexes intervals joins json json_views lengths lookups math mixed numbers over
-    refused select sessions setops show sinks_into_tables strings structs subqueries tables temporal_filters
-    temporal_joins times topn types upsert upserts user_functions using views windows zones
+    functions group_windows indexes interval_keys intervals joins json json_views lateral lengths looked_up lookups
+    math mixed numbers over quotients refused row_subqueries select sessions setops show sinks_into_tables
+    strings structs subqueries subquery_names subquery_values tables temporal_filters temporal_joins times
+    topn types upsert upserts user_functions using using_inner values views whole_rows windows zones
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use datafusion::sql::sqlparser::tokenizer::{
-    Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError,
+    Location, Span, Token, TokenWithSpan, Tokenizer, TokenizerError, Whitespace,
 };
 
 use super::dialect::HighwaterDialect;
@@ -40,18 +40,39 @@ pub(crate) fn split(sql: &str) -> Result<Vec<StatementTokens>, SqlError> {
     }
     let mut statements = Vec::new();
     let mut current = Vec::new();
+    let mut is_next_line = false;
     for token in tokens {
-        match token.token {
-            Token::Whitespace(_) => {}
+        match &token.token {
+            Token::Whitespace(space) => {
+                is_next_line |= matches!(space, Whitespace::Newline | Whitespace::SingleLineComment { .. });
+                continue;
+            }
             Token::SemiColon => finish(&mut current, &mut statements),
+            _ if is_next_line && continues(&mut current, &token) => {}
             _ => current.push(token),
         }
+        is_next_line = false;
     }
     finish(&mut current, &mut statements);
     statements
         .iter()
         .try_for_each(|statement| check_bounds(&statement.tokens))?;
     Ok(statements)
+}
+
+/// Adds a text in quotes to the one before it, which it continues if it stands on a later line, and says whether it did.
+fn continues(current: &mut [TokenWithSpan], more: &TokenWithSpan) -> bool {
+    let (Some(before), Token::SingleQuotedString(rest)) = (current.last_mut(), &more.token) else {
+        return false;
+    };
+    match &mut before.token {
+        Token::SingleQuotedString(text) => text.push_str(rest),
+        // Escapes go on in what follows, where they have been read as they stand.
+        Token::EscapedStringLiteral(text) if !rest.contains('\\') => text.push_str(rest),
+        _ => return false,
+    }
+    before.span = Span::new(before.span.start, more.span.end);
+    true
 }
 
 /// Whether `sql` ends in a semicolon that ends a statement: no quote, comment or parenthesis is open.

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 use crate::plan::collected;
 use crate::plan::functions::arrays::own;
 use crate::plan::place::position_of;
-use crate::plan::spelled::{call, number};
+use crate::plan::row_values;
+use crate::plan::spelled::{call, number, plain_args};
 use crate::plan::types::folded;
 use crate::{SqlError, SqlState};
 
@@ -22,6 +23,7 @@ const BOUND: &str = "2147483647";
 /// What no query can have, with its place.
 pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
     compared_as_tuples(expr);
+    row_values::beside_queries(expr)?;
     let replaced = match expr {
         Expr::Cast { expr: inner, .. } => {
             // Of an empty array the type is said by the cast.
@@ -55,6 +57,10 @@ pub(crate) fn in_our_words(expr: &mut Expr) -> Result<bool, SqlError> {
             Some(chain) => chain,
             None => return Ok(false),
         },
+        Expr::Like { .. } | Expr::ILike { .. } => match all_patterns(expr) {
+            Some(chain) => chain,
+            None => return Ok(false),
+        },
         Expr::Function(function) if is_array_of_query(function) => array_of_query(function)?,
         Expr::Function(function) if row_fields(function).is_some() => {
             call(own::ROW, row_fields(function).unwrap_or_default())
@@ -71,7 +77,7 @@ fn compared_as_tuples(expr: &mut Expr) {
         Expr::BinaryOp { left, right, .. }
         | Expr::IsDistinctFrom(left, right)
         | Expr::IsNotDistinctFrom(left, right)
-            if is_row(left) && is_row(right) =>
+            if (is_row(left) || is_query(left)) && (is_row(right) || is_query(right)) =>
         {
             as_tuple(left);
             as_tuple(right);
@@ -81,6 +87,9 @@ fn compared_as_tuples(expr: &mut Expr) {
             list.iter_mut().for_each(as_tuple);
         }
         Expr::InSubquery { expr, .. } => as_tuple(expr),
+        Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } if is_query(right) => {
+            as_tuple(left)
+        }
         _ => {}
     }
 }
@@ -242,15 +251,39 @@ fn any_pattern(expr: &Expr) -> Option<Expr> {
         Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } => pattern,
         _ => return None,
     };
-    let each = written_elements(pattern)?.iter().map(|own| {
+    let each = one_pattern_each(expr, written_elements(pattern)?);
+    chained(each, &BinaryOperator::Or)
+}
+
+/// `text LIKE ALL(ARRAY[…])`, whose pattern the parser takes for the call of a function.
+fn all_patterns(expr: &Expr) -> Option<Expr> {
+    let pattern = match expr {
+        Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } => pattern,
+        _ => return None,
+    };
+    let Expr::Function(all) = pattern.as_ref() else {
+        return None;
+    };
+    let args = plain_args(all);
+    let ([array], true) = (args.as_slice(), all.name.to_string().eq_ignore_ascii_case("all")) else {
+        return None;
+    };
+    chained(
+        one_pattern_each(expr, written_elements(array)?),
+        &BinaryOperator::And,
+    )
+}
+
+/// The LIKE once for each of the patterns.
+fn one_pattern_each<'e>(expr: &'e Expr, patterns: &'e [Expr]) -> impl Iterator<Item = Expr> + 'e {
+    patterns.iter().map(|own| {
         let mut like = expr.clone();
         if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut like {
             *any = false;
             **pattern = own.clone();
         }
         like
-    });
-    chained(each, &BinaryOperator::Or)
+    })
 }
 
 /// What stands in `ROW(…)`.

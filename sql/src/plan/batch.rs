@@ -13,23 +13,22 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, ListBuilder, TimestampMicrosecondArray, TimestampMicrosecondBuilder};
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, Field, TimeUnit, TimestampMicrosecondType};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{
     Column, DFSchema, DataFusionError, NullHandling, Result as PlanResult, UnnestOptions, exec_err,
 };
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::SqlError;
-use crate::plan::averages;
 use crate::plan::session::SessionNode;
 use crate::plan::time_join::{self, TimeJoinNode};
 use crate::plan::translate::translate;
 use crate::plan::window::WindowNode;
 use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
+use crate::plan::{averages, rewrite};
 use crate::stream_plan::WindowKind;
 
 /// The plan without nodes of ours.
@@ -219,18 +218,7 @@ impl ScalarUDFImpl for WindowFunction {
 
 /// The node with integer arithmetic that fails on overflow, as streaming plans and PostgreSQL have it.
 fn checked_integers(node: LogicalPlan) -> PlanResult<LogicalPlan> {
-    let mut schema = DFSchema::empty();
-    for input in node.inputs() {
-        schema.merge(input.schema());
-    }
-    let names = NamePreserver::new(&node);
-    let node = node.map_expressions(|expr| {
-        let name = names.save(&expr);
-        Ok(expr
-            .transform_up(|expr| checked_integer(expr, &schema))?
-            .update_data(|expr| name.restore(expr)))
-    })?;
-    Ok(node.data)
+    rewrite::of_node(node, checked_integer).map(|node| node.data)
 }
 
 fn checked_integer(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {

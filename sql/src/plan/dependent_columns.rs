@@ -9,10 +9,10 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::SqlError;
 use crate::catalog::Catalog;
+use crate::plan::from_columns::{Row, Scope};
 use crate::plan::functions::Functions;
 use crate::plan::types::folded;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
-use crate::plan::whole_rows::{Row, names_of_ctes, rows_of};
 
 /// Groups by the columns that depend on the primary keys by which a query groups, as far as it shows them.
 ///
@@ -32,15 +32,15 @@ pub(crate) fn grouped(query: &mut Query, catalog: &Catalog) -> Result<(), SqlErr
 }
 
 fn in_query(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
-    let ctes = names_of_ctes(query);
+    let scope = Scope::new(catalog).within(query);
     let Query { body, order_by, .. } = query;
     match body.as_mut() {
-        SetExpr::Select(select) => in_select(select, order_by.as_ref(), catalog, &ctes),
+        SetExpr::Select(select) => in_select(select, order_by.as_ref(), &scope),
         SetExpr::SetOperation { left, right, .. } => {
             let mut rest = vec![left.as_mut(), right.as_mut()];
             while let Some(body) = rest.pop() {
                 match body {
-                    SetExpr::Select(select) => in_select(select, None, catalog, &ctes)?,
+                    SetExpr::Select(select) => in_select(select, None, &scope)?,
                     SetExpr::SetOperation { left, right, .. } => {
                         rest.extend([left.as_mut(), right.as_mut()]);
                     }
@@ -53,17 +53,12 @@ fn in_query(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
     }
 }
 
-fn in_select(
-    select: &mut Select,
-    order_by: Option<&OrderBy>,
-    catalog: &Catalog,
-    ctes: &[String],
-) -> Result<(), SqlError> {
+fn in_select(select: &mut Select, order_by: Option<&OrderBy>, scope: &Scope<'_>) -> Result<(), SqlError> {
     let groups = match &select.group_by {
         GroupByExpr::Expressions(groups, modifiers) if !groups.is_empty() && modifiers.is_empty() => groups,
         _ => return Ok(()),
     };
-    let rows = rows_of(select, catalog, ctes);
+    let rows = scope.rows(select);
     let is_grouped = |row: &Row, column: &str| groups.iter().any(|group| row.has(group, column, &rows));
     let known: Vec<&Row> = rows
         .iter()
@@ -85,7 +80,7 @@ fn in_select(
             }
             _ => false,
         });
-        for column in &row.columns {
+        for column in row.columns.iter().flatten() {
             let is_shown = is_whole || shown.iter().any(|expr| row.has(expr, column, &rows));
             if is_shown && !is_grouped(row, column) {
                 let quoted = |name: &str| Ident::with_quote('"', name);
@@ -135,7 +130,7 @@ impl Row {
             Expr::Identifier(ident) => {
                 let owners = all
                     .iter()
-                    .filter(|row| row.columns.iter().any(|own| own == column));
+                    .filter(|row| row.columns.iter().flatten().any(|own| own == column));
                 folded(ident) == column && owners.count() == 1
             }
             Expr::CompoundIdentifier(parts) => match parts.as_slice() {

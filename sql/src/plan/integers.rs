@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult, ScalarValue};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::common::{DFSchemaRef, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+
+use crate::plan::rewrite;
 
 /// The plan with such constants. A fixed point: what has become BIGINT by a cast stays so.
 pub(crate) fn constants(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
@@ -15,13 +16,7 @@ pub(crate) fn constants(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         if matches!(node, LogicalPlan::Limit(_)) {
             return node.recompute_schema().map(Transformed::yes);
         }
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let changed = expr.transform_up(|expr| Ok(constant(expr)))?;
-            Ok(changed.update_data(|expr| name.restore(expr)))
-        })?;
-        match node.data {
+        match rewrite::of_node(node, |expr, _| Ok(constant(expr)))?.data {
             LogicalPlan::Values(values) => LogicalPlanBuilder::values(values.values)?.build(),
             other => other.recompute_schema(),
         }
@@ -53,11 +48,7 @@ fn constant(expr: Expr) -> Transformed<Expr> {
 /// The plan whose subqueries know the types of the outer columns that they read; `outer` are the columns around it.
 fn outer_columns(plan: LogicalPlan, outer: &mut Vec<DFSchemaRef>) -> PlanResult<LogicalPlan> {
     let plan = plan.transform_down(|node| {
-        let mut own = DFSchema::empty();
-        for input in node.inputs() {
-            own.merge(input.schema());
-        }
-        let own = Arc::new(own);
+        let own = Arc::new(rewrite::columns_below(&node));
         let node = match node {
             LogicalPlan::Join(mut join) if is_lateral(&join.right) => {
                 outer.push(Arc::clone(join.left.schema()));

@@ -10,20 +10,20 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{Between, InList, InSubquery, ScalarFunction, SetComparison};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    BinaryExpr, Case, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
+    BinaryExpr, Case, Cast, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator,
     Subquery, SubqueryAlias, Union, Values, cast, not,
 };
 
 use crate::plan::common_type::common_type;
-use crate::plan::integers;
+use crate::plan::functions::divided;
 use crate::plan::translate::external;
 use crate::plan::types::{column_type, sql_type_name};
 use crate::plan::unlike::is_comparison;
+use crate::plan::{integers, rewrite};
 use crate::{SqlError, SqlState};
 
 /// The plan, which is not yet type-coerced, with casts where floats meet other numbers.
@@ -31,30 +31,25 @@ use crate::{SqlError, SqlState};
 /// # Errors
 /// What DataFusion finds wrong with the rewritten plan.
 pub(crate) fn met(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    let plan = plan.transform_up_with_subqueries(|node| {
-        let node = match node {
-            LogicalPlan::Union(union) => inputs_alike(union)?,
-            LogicalPlan::Values(values) => rows_alike(values)?,
-            LogicalPlan::Join(join) => LogicalPlan::Join(keys_alike(sides_alike(join)?)),
-            other => other,
-        };
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(expr
-                .transform_up(|expr| met_in(expr, &schema))?
-                .update_data(|expr| name.restore(expr)))
-        })?;
-        match node.data {
-            union @ LogicalPlan::Union(_) => Ok(Transformed::yes(union)),
-            other => other.recompute_schema().map(Transformed::yes),
-        }
-    })?;
+    let plan = plan.transform_up_with_subqueries(|node| in_node(node).map(Transformed::yes))?;
     integers::outer_columns_typed(plan.data)
+}
+
+/// One node with such casts; its inputs have them.
+///
+/// # Errors
+/// What DataFusion finds wrong with the rewritten node.
+pub(crate) fn in_node(node: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let node = match node {
+        LogicalPlan::Union(union) => inputs_alike(union)?,
+        LogicalPlan::Values(values) => rows_alike(values)?,
+        LogicalPlan::Join(join) => LogicalPlan::Join(keys_alike(sides_alike(join)?)),
+        other => other,
+    };
+    match rewrite::of_node(node, met_in)?.data {
+        union @ LogicalPlan::Union(_) => Ok(union),
+        other => other.recompute_schema(),
+    }
 }
 
 /// The operands of an operator as PostgreSQL takes them, where one is a float and the other another number; `None` where
@@ -198,6 +193,9 @@ fn met_in(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(op) || is_comparison(op) => {
             Ok(match operands(&left, &right, schema) {
                 Some((left, right)) => Transformed::yes(binary(left, op, right)),
+                None if op == Operator::Divide && are_numeric(&left, &right, schema) => {
+                    Transformed::yes(divided(&left, &right)?)
+                }
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             })
         }
@@ -229,6 +227,16 @@ fn met_in(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Whether both are exact numbers, and one of them NUMERIC: a sum of BIGINT has become one.
+fn are_numeric(left: &Expr, right: &Expr, schema: &DFSchema) -> bool {
+    let (Ok(left), Ok(right)) = (left.get_type(schema), right.get_type(schema)) else {
+        return false;
+    };
+    let is_numeric = |data_type: &DataType| matches!(data_type, DataType::Decimal128(..));
+    let is_exact = |data_type: &DataType| is_numeric(data_type) || data_type.is_integer();
+    is_exact(&left) && is_exact(&right) && (is_numeric(&left) || is_numeric(&right))
 }
 
 fn is_arithmetic(op: Operator) -> bool {
@@ -448,18 +456,29 @@ fn sides_alike(mut join: Join) -> PlanResult<Join> {
     Ok(join)
 }
 
+/// A value as it is written, where DataFusion has cast it to the type that it gives the column.
+fn before_cast<'e>(value: &'e Expr, data_type: &DataType) -> &'e Expr {
+    match value {
+        Expr::Cast(Cast { expr, field }) if field.data_type() == data_type => expr,
+        other => other,
+    }
+}
+
 /// Rows of VALUES with one type for each column where floats meet other numbers. Others may go to columns of any type.
 fn rows_alike(mut values: Values) -> PlanResult<LogicalPlan> {
-    let width = values.schema.fields().len();
     let nothing = DFSchema::empty();
     let mut changed = false;
-    for at in 0..width {
+    for (at, field) in values.schema.fields().iter().enumerate() {
         let column = values.values.iter().filter_map(|row| row.get(at));
-        let types = column.map(|value| known_type(value, &nothing));
+        let types = column.map(|value| known_type(before_cast(value, field.data_type()), &nothing));
         if let Ok(types) = types.collect::<PlanResult<Vec<_>>>()
             && place_type(&types).is_some()
         {
             let column = values.values.iter_mut().filter_map(|row| row.get_mut(at));
+            let column = column.map(|value| {
+                *value = before_cast(value, field.data_type()).clone();
+                value
+            });
             changed |= alike("VALUES", column, &nothing)?;
         }
     }

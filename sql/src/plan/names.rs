@@ -12,7 +12,7 @@ use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 const DEPTH_MAX: usize = 64;
 
 /// The name of a column that has none.
-const UNNAMED: &str = "?column?";
+pub(crate) const UNNAMED: &str = "?column?";
 
 /// What the select list of a query says of its column names.
 pub(crate) struct OutputNames {
@@ -95,6 +95,15 @@ impl OutputNames {
             }
         }
         names
+    }
+}
+
+/// PostgreSQL's name of an item of a select list, if it has one.
+pub(crate) fn item_name(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => name_of(expr, 0),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
     }
 }
 
@@ -216,6 +225,11 @@ fn name_of(expr: &Expr, depth: usize) -> Option<String> {
         Expr::Interval(_) => named("interval"),
         Expr::Case { .. } => named("case"),
         Expr::Exists { .. } => named("exists"),
+        Expr::Subquery(query) => match leading_select(query).first()? {
+            SelectItem::UnnamedExpr(expr) => name_of(expr, depth + 1),
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            _ => None,
+        },
         Expr::Extract { .. } => named("extract"),
         Expr::Ceil { .. } => named("ceil"),
         Expr::Floor { .. } => named("floor"),

@@ -27,10 +27,11 @@ const AVERAGE_DIGITS: i8 = 4;
 /// Gives the aggregates of a plan, which is not yet type-coerced, PostgreSQL's result types: sum of BIGINT and average of
 /// integers are NUMERIC. Groups and arguments become types that columns have.
 pub(crate) fn aggregate_types(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    let plan = plan.transform_up_with_subqueries(|node| match node {
+    // What an aggregate takes has the type in which its parts meet.
+    let plan = plan.transform_up_with_subqueries(|node| match mixed::in_node(node)? {
         LogicalPlan::Aggregate(aggregate) => aggregate_node(aggregate),
         LogicalPlan::Window(window) => window_node(window),
-        other => Ok(Transformed::no(other)),
+        other => Ok(Transformed::yes(other)),
     })?;
     // Columns name the aggregates below them, and their types have changed.
     plan.data

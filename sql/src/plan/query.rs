@@ -28,8 +28,8 @@ use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
     apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, integers, json, lateral,
-    literals, mixed, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan, subquery,
-    temporal, time_join, using, whole_rows,
+    lateral_top, literals, mixed, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan,
+    subquery, subquery_names, temporal, time_join, using, whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -58,6 +58,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let written = query.clone();
     using::nest(&mut query)?;
     time_join::nest(&mut query)?;
+    subquery_names::given(&mut query)?;
     apart::named(&mut query)?;
     let statement = ast::Statement::Query(Box::new(query));
     let plan = SqlToRel::new(names)
@@ -65,6 +66,12 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(flat_enough)
         .and_then(recursive::typed)
         .and_then(apart::removed)
+        .and_then(lateral_top::numbered)
+        .and_then(subquery::rows_by_column)
+        .and_then(|plan| match names.is_one_shot() {
+            true => Ok(plan),
+            false => subquery::collected(plan),
+        })
         .and_then(grouping_columns::below)
         .and_then(integers::constants)
         .and_then(lateral::unnested)
@@ -94,7 +101,9 @@ fn settled(plan: LogicalPlan, names: &Names<'_>) -> PlanResult<LogicalPlan> {
         .and_then(json::null_casts)
         .and_then(literals::text_casts)
         .and_then(postgres::checked_numbers)
+        .and_then(subquery::keyed)
         .and_then(subquery::three_valued)
+        .and_then(subquery::may_be_null)
         .and_then(columns_only)
 }
 

@@ -15,12 +15,13 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema as _, Result as PlanResult, exec_err};
 use datafusion::functions_aggregate::count::count;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, lit, not,
 };
+
+use crate::plan::rewrite;
 
 /// A plan with one column, to be run once for the values of each row: the arguments of its call take the place of the
 /// outer columns that it reads. Whoever runs a query puts a function in its place that does so.
@@ -85,16 +86,7 @@ pub(crate) fn called(plan: LogicalPlan, finish: Finish<'_>) -> PlanResult<Logica
         if !found {
             return Ok(Transformed::no(node));
         }
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| call(expr, &schema, &numbers, finish))?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
-        })?;
+        let node = rewrite::of_node(node, |expr, schema| call(expr, schema, &numbers, finish))?;
         node.data.recompute_schema().map(Transformed::yes)
     })?;
     Ok(plan.data)
@@ -173,7 +165,7 @@ fn is_joinable(own: &Subquery, is_value: bool) -> bool {
     reads_in_filters_only(plan, is_value)
 }
 
-fn is_one_aggregate(plan: &LogicalPlan) -> bool {
+pub(crate) fn is_one_aggregate(plan: &LogicalPlan) -> bool {
     let mut plan = plan;
     loop {
         plan = match plan {
@@ -190,7 +182,7 @@ fn is_one_aggregate(plan: &LogicalPlan) -> bool {
 
 /// Whether outer columns are read by the filters of rows alone, none of which stands below what a filter cannot be pulled
 /// out of. With `by_equality` they are compared by nothing else, as a value that is joined has to be.
-fn reads_in_filters_only(plan: &LogicalPlan, by_equality: bool) -> bool {
+pub(crate) fn reads_in_filters_only(plan: &LogicalPlan, by_equality: bool) -> bool {
     let reads = |plan: &LogicalPlan| !plan.all_out_ref_exprs().is_empty();
     if !reads(plan) {
         return true;
@@ -287,26 +279,18 @@ pub fn with_outer_values(
         subquery: Arc::clone(&own.subquery),
         spans: own.spans,
     };
-    let plan = plan.clone().transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| {
-                Ok(match expr {
-                    Expr::ScalarSubquery(own) => Transformed::yes(Expr::ScalarSubquery(rest(own))),
-                    Expr::Exists(mut own) => {
-                        own.subquery = rest(own.subquery);
-                        Transformed::yes(Expr::Exists(own))
-                    }
-                    Expr::InSubquery(mut own) => {
-                        own.subquery = rest(own.subquery);
-                        Transformed::yes(Expr::InSubquery(own))
-                    }
-                    other => constant(other)?,
-                })
-            })?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
+    rewrite::expressions(plan.clone(), |expr, _| {
+        Ok(match expr {
+            Expr::ScalarSubquery(own) => Transformed::yes(Expr::ScalarSubquery(rest(own))),
+            Expr::Exists(mut own) => {
+                own.subquery = rest(own.subquery);
+                Transformed::yes(Expr::Exists(own))
+            }
+            Expr::InSubquery(mut own) => {
+                own.subquery = rest(own.subquery);
+                Transformed::yes(Expr::InSubquery(own))
+            }
+            other => constant(other)?,
         })
-    })?;
-    Ok(plan.data)
+    })
 }

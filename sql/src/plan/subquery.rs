@@ -7,12 +7,17 @@
 //!                                      WHEN EXISTS (S has a NULL) OR x IS NULL AND EXISTS (S) THEN NULL ELSE false END
 //! x = ANY (S)   IN; x <> ALL (S) is NOT IN
 //! x < ANY (S)   CASE WHEN EXISTS (S has a larger one) THEN true WHEN EXISTS (S has a NULL, …) THEN NULL ELSE false END
-//! EXISTS (S)    in a list of columns   (SELECT count(*) FROM S) > 0
+//! EXISTS (S)    in a list of columns   (SELECT count(*) FROM S) > 0, or a mark join; see `marks`
 //! (S)           without outer columns  S under a [`SingleRowNode`], unless it has one row at most as it is
 //! ```
 
 mod below;
+mod keyed;
+mod looked_up;
+mod marks;
+mod no_rows;
 mod one_row;
+mod rows;
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -28,14 +33,18 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuant
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    UserDefinedLogicalNodeCore, binary_expr, cast, lit, not, when,
+    Expr, ExprSchemable, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, UserDefinedLogicalNodeCore, binary_expr, cast, lit, not, when,
 };
 
 pub(crate) use self::below::moved_below;
+pub(crate) use self::keyed::keyed;
+pub(crate) use self::looked_up::collected;
+pub(crate) use self::no_rows::may_be_null;
+pub(crate) use self::rows::by_column as rows_by_column;
 use crate::SqlError;
-use crate::plan::common_type;
 use crate::plan::translate::external;
+use crate::plan::{common_type, rewrite};
 
 /// Rewrites IN and EXISTS where they stand within other expressions.
 ///
@@ -94,6 +103,7 @@ fn rewritten(plan: LogicalPlan, is_streaming: bool) -> PlanResult<LogicalPlan> {
         let node = node.map_expressions(|expr| expr.transform_up(|expr| Ok(any_as_in(expr))))?;
         match node.data {
             LogicalPlan::Filter(filter) => rewriting.filter(filter).map(Transformed::yes),
+            LogicalPlan::Projection(projection) => rewriting.projection(projection).map(Transformed::yes),
             other => rewriting.expressions(other).map(Transformed::yes),
         }
     });
@@ -134,16 +144,35 @@ impl Rewriting {
         Filter::try_new(predicate, filter.input).map(LogicalPlan::Filter)
     }
 
-    fn expressions(&self, node: LogicalPlan) -> PlanResult<LogicalPlan> {
-        let mut schema = DFSchema::empty();
-        for input in node.inputs() {
-            schema.merge(input.schema());
-        }
-        let names = NamePreserver::new(&node);
-        let node = node.map_expressions(|expr| {
+    fn projection(&self, node: Projection) -> PlanResult<LogicalPlan> {
+        let schema = Arc::clone(node.input.schema());
+        let names = NamePreserver::new_for_projection();
+        let mut input = Arc::unwrap_or_clone(node.input);
+        let mut columns = Vec::with_capacity(node.expr.len());
+        for expr in node.expr {
             let name = names.save(&expr);
-            let expr = self.expression(expr, &schema, true)?;
-            Ok(Transformed::yes(name.restore(expr)))
+            let expr = self.expression(expr, &schema, false)?;
+            let expr = expr.transform_up(|expr| match expr {
+                Expr::Exists(own) if !marks::is_counted(&own) => {
+                    match marks::marked(&input, &own, &self.name("mark"))? {
+                        Some((joined, mark)) => {
+                            input = joined;
+                            Ok(Transformed::yes(mark))
+                        }
+                        None => counted_rows(own).map(Transformed::yes),
+                    }
+                }
+                Expr::Exists(own) => counted_rows(own).map(Transformed::yes),
+                other => Ok(Transformed::no(other)),
+            })?;
+            columns.push(name.restore(expr.data));
+        }
+        Projection::try_new(columns, Arc::new(input)).map(LogicalPlan::Projection)
+    }
+
+    fn expressions(&self, node: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let node = rewrite::wholes(node, |expr, schema| {
+            self.expression(expr, schema, true).map(Transformed::yes)
         })?;
         node.data.recompute_schema()
     }
@@ -252,16 +281,16 @@ impl Rewriting {
     /// One column of a plan under a name that nothing else has. An alias of the relation would stand between the plan and
     /// outer columns that are read below it.
     fn named(&self, plan: LogicalPlan, expr: Expr) -> PlanResult<(LogicalPlan, Expr)> {
-        let name = self.name();
+        let name = self.name("in");
         let plan = LogicalPlanBuilder::from(plan)
             .project(vec![expr.alias(name.as_str())])?
             .build()?;
         Ok((plan, Expr::Column(Column::new_unqualified(name))))
     }
 
-    fn name(&self) -> String {
+    fn name(&self, what: &str) -> String {
         self.names.set(self.names.get() + 1);
-        format!("__in_{}", self.names.get())
+        format!("__{what}_{}", self.names.get())
     }
 }
 

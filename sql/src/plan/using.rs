@@ -1,4 +1,4 @@
-//! Outer joins with USING, and NATURAL ones: a common column is the value of whichever side has one.
+//! Joins with USING, and NATURAL ones: a common column is the value of whichever side has one, and stands first in `*`.
 //!
 //! ```text
 //! text:  a FULL JOIN b USING (k), c       ─[nest]─▶  (a FULL JOIN b USING (k)), c     one join in each pair of parentheses
@@ -21,7 +21,8 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, Ident, JoinConstraint, JoinOperator, Query, Select, Spanned, TableFactor, TableWithJoins,
+    self, Expr as AstExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SetExpr, Spanned,
+    TableFactor, TableWithJoins, VisitMut,
 };
 
 use crate::plan::functions::Functions;
@@ -32,6 +33,9 @@ use crate::{SqlError, SqlState};
 
 /// The relation of merged columns.
 const MERGED: &str = "";
+
+/// That of merged columns of a right side, where the left side has some too.
+const MERGED_RIGHT: &str = "?right?";
 
 /// Puts each such join, with all that stands left of it, in parentheses of its own.
 ///
@@ -44,6 +48,7 @@ pub(crate) fn nest(query: &mut Query) -> Result<(), SqlError> {
                 select.from.iter_mut().for_each(nest_joins);
                 name_merged(select)?;
             }
+            PartMut::QueryEnd(query) => name_grouped(query)?,
             PartMut::TableFactor(TableFactor::NestedJoin { table_with_joins, .. })
                 if merged_join(table_with_joins).is_none() =>
             {
@@ -56,22 +61,11 @@ pub(crate) fn nest(query: &mut Query) -> Result<(), SqlError> {
 }
 
 fn nest_joins(table: &mut TableWithJoins) {
-    let mut has_merged = matches!(
-        &table.relation,
-        TableFactor::NestedJoin { table_with_joins, .. } if merged_join(table_with_joins).is_some()
-    );
     for join in std::mem::take(&mut table.joins) {
-        // Further joins must know which columns are one already.
-        let is_meant = match kind_of(&join.join_operator) {
-            Some((JoinType::Inner, _)) => has_merged,
-            Some(_) => true,
-            None => false,
-        };
-        if !is_meant {
+        if kind_of(&join).is_none() {
             table.joins.push(join);
             continue;
         }
-        has_merged = true;
         let before = TableWithJoins {
             relation: table.relation.clone(),
             joins: std::mem::take(&mut table.joins),
@@ -85,6 +79,94 @@ fn nest_joins(table: &mut TableWithJoins) {
             joins: vec![join],
         });
     }
+}
+
+/// In a query with GROUP BY, the column of the left side of an inner or left join is the merged one by its other name.
+fn name_grouped(query: &mut Query) -> Flow {
+    let Query { body, order_by, .. } = query;
+    let SetExpr::Select(select) = body.as_mut() else {
+        return ControlFlow::Continue(());
+    };
+    if matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty()) {
+        return ControlFlow::Continue(());
+    }
+    let mut sides = Vec::new();
+    for table in &select.from {
+        let mut factor = &table.relation;
+        while let TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } = factor
+        {
+            if let Some((JoinType::Inner | JoinType::Left, JoinConstraint::Using(names))) =
+                merged_join(table_with_joins)
+            {
+                let names = names.iter().filter_map(|name| column_name(name).ok());
+                sides.extend(
+                    names.filter_map(|name| Some((left_of(&table_with_joins.relation, &name)?, name))),
+                );
+            }
+            factor = &table_with_joins.relation;
+        }
+    }
+    if sides.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let named = name_sides(&mut select.projection, &sides)
+        .and_then(|()| name_sides(&mut select.group_by, &sides))
+        .and_then(|()| name_sides(&mut select.having, &sides))
+        .and_then(|()| name_sides(order_by, &sides));
+    match named {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    }
+}
+
+/// The relation of which a merged column is, at the left end of joins.
+fn left_of(factor: &TableFactor, name: &str) -> Option<String> {
+    match factor {
+        TableFactor::Table { name, alias, .. } => match alias {
+            Some(alias) => Some(folded(&alias.name)),
+            None => name.0.last()?.as_ident().map(folded),
+        },
+        TableFactor::Derived { alias, .. } => alias.as_ref().map(|alias| folded(&alias.name)),
+        TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } => match merged_join(table_with_joins) {
+            Some((JoinType::Inner | JoinType::Left, JoinConstraint::Using(names)))
+                if names
+                    .iter()
+                    .any(|own| column_name(own).is_ok_and(|own| own == name)) =>
+            {
+                left_of(&table_with_joins.relation, name)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Names these columns of relations as the merged ones that they are.
+fn name_sides(part: &mut impl VisitMut, sides: &[(String, String)]) -> Result<(), SqlError> {
+    let mut depth = 0;
+    walk_mut(part, &mut |part| {
+        match part {
+            PartMut::Query(_) => depth += 1,
+            PartMut::QueryEnd(_) => depth -= 1,
+            PartMut::Expr(AstExpr::CompoundIdentifier(parts)) if depth == 0 => {
+                if let [relation, name] = parts.as_mut_slice()
+                    && sides
+                        .iter()
+                        .any(|(of, own)| *of == folded(relation) && *own == folded(name))
+                {
+                    *relation = Ident::with_quote('"', MERGED);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
 }
 
 /// Names of merged columns in WHERE, where DataFusion takes them for ambiguous, get their relation.
@@ -142,29 +224,27 @@ fn nested(table: TableWithJoins) -> TableFactor {
     }
 }
 
-/// The kind of a join whose common columns are one.
-fn kind_of(operator: &JoinOperator) -> Option<(JoinType, &JoinConstraint)> {
-    let (kind, constraint) = match operator {
+/// The kind of a join whose common columns are one. An inner join with LATERAL and joins in time are planned otherwise.
+fn kind_of(join: &ast::Join) -> Option<(JoinType, &JoinConstraint)> {
+    let (kind, constraint) = match &join.join_operator {
         JoinOperator::Join(on) | JoinOperator::Inner(on) => (JoinType::Inner, on),
         JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (JoinType::Left, on),
         JoinOperator::Right(on) | JoinOperator::RightOuter(on) => (JoinType::Right, on),
         JoinOperator::FullOuter(on) => (JoinType::Full, on),
         _ => return None,
     };
-    let is_meant = matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural);
+    let is_in_time = matches!(&join.relation, TableFactor::Table { version: Some(_), .. });
+    let is_meant = matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
+        && !(kind == JoinType::Inner && (is_in_time || is_lateral(&join.relation)));
     is_meant.then_some((kind, constraint))
 }
 
-/// The join, if it is the only one and such a one: an inner join by itself is DataFusion's.
+/// The join, if it is the only one and such a one.
 fn merged_join(table: &TableWithJoins) -> Option<(JoinType, &JoinConstraint)> {
     let [join] = table.joins.as_slice() else {
         return None;
     };
-    let is_left_merged = || match &table.relation {
-        TableFactor::NestedJoin { table_with_joins, .. } => merged_join(table_with_joins).is_some(),
-        _ => false,
-    };
-    kind_of(&join.join_operator).filter(|(kind, _)| *kind != JoinType::Inner || is_left_merged())
+    kind_of(join)
 }
 
 /// Plans the joins in parentheses.
@@ -199,8 +279,9 @@ struct Common {
     name: String,
     left: Column,
     right: Column,
-    /// Whether the columns of the sides can be named beside the merged one.
-    keeps_sides: bool,
+    /// Columns of each side that are equal to it, and can be named beside the merged one.
+    left_kept: Vec<Column>,
+    right_kept: Vec<Column>,
 }
 
 fn plan_join(
@@ -277,24 +358,61 @@ fn common(
     (left, right): (&LogicalPlan, &LogicalPlan),
     (is_named, is_using): (bool, bool),
 ) -> PlanResult<Common> {
-    let (own_left, left_alone) = side(&name, left, "left")?;
-    let (own_right, right_alone) = side(&name, right, "right")?;
-    let has_relation = |column: &Column| column.relation.as_ref().is_some_and(|own| own.table() != MERGED);
+    let kept = |plan: &LogicalPlan| match is_named && is_using {
+        true => equal_to_merged(plan, &name),
+        false => Vec::new(),
+    };
     Ok(Common {
-        keeps_sides: is_named
-            && is_using
-            && left_alone
-            && right_alone
-            && has_relation(&own_left)
-            && has_relation(&own_right),
+        left: side(&name, left, "left")?,
+        right: side(&name, right, "right")?,
+        left_kept: kept(left),
+        right_kept: kept(right),
         name,
-        left: own_left,
-        right: own_right,
     })
 }
 
-/// The column of a side that a name means, and whether no other one has that name.
-fn side(name: &str, plan: &LogicalPlan, which: &str) -> PlanResult<(Column, bool)> {
+/// The columns of relations with this name that are equal to the merged one, or the only one.
+fn equal_to_merged(plan: &LogicalPlan, name: &str) -> Vec<Column> {
+    let has_relation = |column: &Column| column.relation.as_ref().is_some_and(|own| own.table() != MERGED);
+    let named = |plan: &LogicalPlan| {
+        let columns = plan.schema().columns().into_iter();
+        columns.filter(|column| column.name == name).collect::<Vec<_>>()
+    };
+    let all = named(plan);
+    if let [only] = all.as_slice() {
+        return all.iter().filter(|_| has_relation(only)).cloned().collect();
+    }
+    let mut plan = plan;
+    let join = loop {
+        plan = match plan {
+            LogicalPlan::Projection(projection) => match projection.input.as_ref() {
+                LogicalPlan::Join(join) if join.join_constraint == Constraint::Using => break join,
+                _ => return Vec::new(),
+            },
+            // A further join adds columns of other names.
+            LogicalPlan::Join(join) if join.join_type == JoinType::Inner => {
+                match (named(&join.left) == all, named(&join.right) == all) {
+                    (true, _) => &join.left,
+                    (_, true) => &join.right,
+                    _ => return Vec::new(),
+                }
+            }
+            _ => return Vec::new(),
+        };
+    };
+    let is_equal = |column: &Column| match join.join_type {
+        JoinType::Inner => true,
+        JoinType::Left => join.left.schema().has_column(column),
+        JoinType::Right => join.right.schema().has_column(column),
+        _ => false,
+    };
+    all.into_iter()
+        .filter(|column| has_relation(column) && is_equal(column))
+        .collect()
+}
+
+/// The column of a side that a name means.
+fn side(name: &str, plan: &LogicalPlan, which: &str) -> PlanResult<Column> {
     let found: Vec<Column> = plan
         .schema()
         .columns()
@@ -308,15 +426,15 @@ fn side(name: &str, plan: &LogicalPlan, which: &str) -> PlanResult<(Column, bool
                 format!("column \"{name}\" specified in USING clause does not exist in {which} table");
             Err(external(SqlError::new(SqlState::UndefinedColumn, message)))
         }
-        [only] => Ok((only.clone(), true)),
+        [only] => Ok(only.clone()),
         [first, ..] => {
             let are_one = plan
                 .using_columns()?
                 .iter()
                 .any(|own| found.iter().all(|column| own.contains(column)));
             match found.iter().find(is_merged) {
-                Some(merged) => Ok((merged.clone(), false)),
-                None if are_one => Ok((first.clone(), false)),
+                Some(merged) => Ok(merged.clone()),
+                None if are_one => Ok(first.clone()),
                 None => {
                     let message =
                         format!("common column name \"{name}\" appears more than once in {which} table");
@@ -339,13 +457,11 @@ fn merged(
     commons: &[Common],
 ) -> PlanResult<LogicalPlan> {
     let is_common = |column: &Column| commons.iter().find(|common| common.name == column.name);
-    let stays = |column: &Column| is_common(column).is_none_or(|common| common.keeps_sides);
-    let kept: Vec<Column> = left
-        .schema()
-        .columns()
-        .into_iter()
-        .filter(|column| stays(column))
-        .collect();
+    let stays_left =
+        |column: &Column| is_common(column).is_none_or(|common| common.left_kept.contains(column));
+    let stays_right =
+        |column: &Column| is_common(column).is_none_or(|common| common.right_kept.contains(column));
+    let kept: Vec<Column> = left.schema().columns().into_iter().filter(stays_left).collect();
     let copies = commons.iter().map(|common| {
         Expr::Column(common.left.clone()).alias_qualified(Some(TableReference::bare(MERGED)), &common.name)
     });
@@ -353,18 +469,17 @@ fn merged(
     let left = LogicalPlanBuilder::from(left)
         .project(own.collect::<Vec<_>>())?
         .build()?;
-    let rights: Vec<Column> = right
-        .schema()
-        .columns()
-        .into_iter()
-        .filter(|column| stays(column))
-        .collect();
+    let (right, right_keys) = apart(right, commons)?;
+    let rights: Vec<Column> = right.schema().columns().into_iter().filter(stays_right).collect();
     let mut on = Vec::new();
-    for common in commons {
-        let right = || Expr::Column(common.right.clone());
-        on.push((Expr::Column(merged_column(&common.name)), right()));
-        if common.keeps_sides {
-            on.push((Expr::Column(common.left.clone()), right()));
+    for (common, key) in commons.iter().zip(&right_keys) {
+        let merged = || Expr::Column(merged_column(&common.name));
+        on.push((merged(), Expr::Column(key.clone())));
+        for own in &common.left_kept {
+            on.push((Expr::Column(own.clone()), Expr::Column(key.clone())));
+        }
+        for own in common.right_kept.iter().filter(|own| *own != key) {
+            on.push((merged(), Expr::Column(own.clone())));
         }
     }
     let join = Join::try_new(
@@ -378,10 +493,10 @@ fn merged(
         false,
     )?;
     let mut shown = Vec::with_capacity(commons.len() + kept.len() + rights.len());
-    for common in commons {
+    for (common, key) in commons.iter().zip(&right_keys) {
         let (left, right) = (
             Expr::Column(merged_column(&common.name)),
-            Expr::Column(common.right.clone()),
+            Expr::Column(key.clone()),
         );
         let value = match kind {
             JoinType::Right => right,
@@ -394,6 +509,34 @@ fn merged(
     LogicalPlanBuilder::from(LogicalPlan::Join(join))
         .project(shown)?
         .build()
+}
+
+/// The right side, whose own merged columns do not have the names of those of this join, and its columns that are merged.
+fn apart(right: LogicalPlan, commons: &[Common]) -> PlanResult<(LogicalPlan, Vec<Column>)> {
+    let is_merged = |column: &Column| column.relation.as_ref().is_some_and(|own| own.table() == MERGED);
+    if !commons.iter().any(|common| is_merged(&common.right)) {
+        return Ok((right, commons.iter().map(|common| common.right.clone()).collect()));
+    }
+    let other = |name: &str| Column::new(Some(TableReference::bare(MERGED_RIGHT)), name);
+    let is_own = |column: &Column| is_merged(column) && commons.iter().any(|common| common.right == *column);
+    let columns = right
+        .schema()
+        .columns()
+        .into_iter()
+        .map(|column| match is_own(&column) {
+            true => {
+                let name = column.name.clone();
+                Expr::Column(column).alias_qualified(Some(TableReference::bare(MERGED_RIGHT)), name)
+            }
+            false => Expr::Column(column),
+        });
+    let columns: Vec<Expr> = columns.collect();
+    let keys = commons.iter().map(|common| match is_own(&common.right) {
+        true => other(&common.name),
+        false => common.right.clone(),
+    });
+    let keys = keys.collect();
+    Ok((LogicalPlanBuilder::from(right).project(columns)?.build()?, keys))
 }
 
 fn coalesce(left: Expr, right: Expr) -> PlanResult<Expr> {

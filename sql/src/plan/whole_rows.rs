@@ -1,38 +1,41 @@
-//! `row_to_json(t)`, where `t` is a relation: the row as a value, with the names of its columns.
+//! The name of a relation where a value stands, `row_to_json(t)` or `count(t)`: the row as a value, with the names of its columns.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select, SetExpr,
-    TableFactor, Value,
+    CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident, OrderBy,
+    Query, Select, SelectItem, SetExpr, Value, VisitMut,
 };
 
 use crate::SqlError;
-use crate::catalog::{Catalog, ObjectBody};
-use crate::plan::context::catalog_table;
+use crate::catalog::Catalog;
+use crate::plan::from_columns::{Row, Scope};
+use crate::plan::place::position_of;
 use crate::plan::spelled::call;
 use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
 
-/// Functions that take a row.
+/// Functions that take a row whatever else may have that name.
 const OF_ROWS: [&str; 5] = ["row_to_json", "to_json", "to_jsonb", "json_agg", "jsonb_agg"];
 
-/// A relation of FROM: what it is called, and its columns.
-pub(crate) struct Row {
-    pub(crate) name: String,
-    pub(crate) columns: Vec<String>,
-    /// Those of its primary key; none, if it has no such key.
-    pub(crate) key: Vec<String>,
-}
-
-/// Writes out the rows of tables, sources and views that such functions are given.
+/// Writes out the rows that relations stand for, and the common columns of NATURAL joins.
 ///
 /// # Errors
-/// None.
+/// The row of a relation without primary key on the outer side of a join: whether it is there is not known.
 pub(crate) fn written_out(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
+    let mut scopes = vec![Scope::new(catalog)];
     walk_mut(query, &mut |part| {
         let written = match part {
-            PartMut::QueryEnd(query) => in_query(query, catalog),
+            PartMut::Query(query) => {
+                if let Some(inner) = scopes.last().map(|around| around.within(query)) {
+                    scopes.push(inner);
+                }
+                Ok(())
+            }
+            PartMut::QueryEnd(query) => match scopes.pop() {
+                Some(scope) => in_query(query, &scope),
+                None => Ok(()),
+            },
             _ => Ok(()),
         };
         match written {
@@ -42,12 +45,15 @@ pub(crate) fn written_out(query: &mut Query, catalog: &Catalog) -> Result<(), Sq
     })
 }
 
-fn in_query(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
-    let ctes = names_of_ctes(query);
-    let mut rest = vec![query.body.as_mut()];
+fn in_query(query: &mut Query, scope: &Scope<'_>) -> Result<(), SqlError> {
+    let Query { body, order_by, .. } = query;
+    if let SetExpr::Select(select) = body.as_mut() {
+        return in_select(select, order_by.as_mut(), scope);
+    }
+    let mut rest = vec![body.as_mut()];
     while let Some(body) = rest.pop() {
         match body {
-            SetExpr::Select(select) => in_select(select, catalog, &ctes)?,
+            SetExpr::Select(select) => in_select(select, None, scope)?,
             SetExpr::SetOperation { left, right, .. } => rest.extend([left.as_mut(), right.as_mut()]),
             _ => {}
         }
@@ -55,97 +61,182 @@ fn in_query(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// What the common table expressions of a query are called.
-pub(crate) fn names_of_ctes(query: &Query) -> Vec<String> {
-    let tables = query.with.iter().flat_map(|with| &with.cte_tables);
-    tables.map(|cte| folded(&cte.alias.name)).collect()
-}
-
-/// The tables, sources and views in the FROM of a SELECT.
-pub(crate) fn rows_of(select: &Select, catalog: &Catalog, ctes: &[String]) -> Vec<Row> {
-    let factors = select.from.iter().flat_map(|table| {
-        let joined = table.joins.iter().map(|join| &join.relation);
-        std::iter::once(&table.relation).chain(joined)
-    });
-    factors
-        .filter_map(|factor| row_of(factor, catalog, ctes))
-        .collect()
-}
-
-fn in_select(select: &mut Select, catalog: &Catalog, ctes: &[String]) -> Result<(), SqlError> {
-    let rows = rows_of(select, catalog, ctes);
-    if rows.is_empty() {
+fn in_select(select: &mut Select, order_by: Option<&mut OrderBy>, scope: &Scope<'_>) -> Result<(), SqlError> {
+    for table in &mut select.from {
+        scope.write_out_natural(table, 0);
+    }
+    let rows = Rows {
+        all: scope.rows(select),
+    };
+    if rows.all.iter().all(|row| row.columns.is_none()) {
         return Ok(());
     }
-    walk_mut(&mut select.projection, &mut |part| {
-        if let PartMut::Expr(Expr::Function(function)) = part {
-            in_call(function, &rows);
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
+            && rows.meant(name).is_some()
+        {
+            *item = SelectItem::ExprWithAlias {
+                expr: Expr::Identifier(name.clone()),
+                alias: name.clone(),
+            };
         }
-        ControlFlow::Continue(())
-    })
-}
-
-fn row_of(factor: &TableFactor, catalog: &Catalog, ctes: &[String]) -> Option<Row> {
-    let TableFactor::Table {
-        name,
-        alias,
-        args: None,
-        ..
-    } = factor
-    else {
-        return None;
-    };
-    let [part] = name.0.as_slice() else { return None };
-    let relation = folded(part.as_ident()?);
-    if ctes.contains(&relation) {
-        return None;
     }
-    let object = catalog.get(&relation)?;
-    let table = catalog_table(object).ok()?;
-    let schema = table.schema();
-    let mut columns: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-    let name = match alias {
-        Some(alias) => {
-            for (column, named) in columns.iter_mut().zip(&alias.columns) {
-                *column = folded(&named.name);
+    let aliases: Vec<String> = select
+        .projection
+        .iter()
+        .filter_map(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            _ => None,
+        })
+        .collect();
+    rows.write(&mut select.projection, &[])?;
+    rows.write(&mut select.selection, &[])?;
+    rows.write(&mut select.having, &[])?;
+    // What the list names is meant before a relation.
+    if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
+        let shown = |name: &Ident| {
+            let name = folded(name);
+            select.projection.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } if folded(alias) == name => Some(expr.clone()),
+                _ => None,
+            })
+        };
+        for group in groups.iter_mut() {
+            if let Expr::Identifier(name) = &*group
+                && rows.meant(name).is_some()
+                && let Some(expr) = shown(name)
+            {
+                *group = expr;
             }
-            folded(&alias.name)
         }
-        None => relation,
-    };
-    let key = match &object.body {
-        ObjectBody::Table(def) => def.primary_key.as_slice(),
-        _ => &[],
-    };
-    let key = key.iter().filter_map(|at| columns.get(*at).cloned()).collect();
-    Some(Row { name, columns, key })
+        rows.write(groups, &[])?;
+    }
+    match order_by {
+        Some(order_by) => rows.write(order_by, &aliases),
+        None => Ok(()),
+    }
 }
 
-fn in_call(function: &mut Function, rows: &[Row]) {
-    let name = function.name.to_string().to_lowercase();
-    let FunctionArguments::List(list) = &mut function.args else {
-        return;
-    };
-    if !OF_ROWS.contains(&name.as_str()) {
-        return;
+/// The relations of a SELECT.
+struct Rows {
+    all: Vec<Row>,
+}
+
+impl Rows {
+    /// The relation that a name means where a value stands. A column of that name is meant before a relation.
+    fn meant(&self, name: &Ident) -> Option<&Row> {
+        let known = self.all.iter().all(|row| row.columns.is_some());
+        self.named(name).filter(|_| known)
     }
-    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))] = list.args.as_mut_slice() else {
-        return;
-    };
-    let Expr::Identifier(ident) = &*arg else { return };
-    let wanted = folded(ident);
-    // A column of that name is meant before a relation.
-    if rows.iter().any(|row| row.columns.contains(&wanted)) {
-        return;
+
+    /// As `meant`, if no relation whose columns are not known has a column of that name.
+    fn named(&self, name: &Ident) -> Option<&Row> {
+        let wanted = folded(name);
+        let is_column = self
+            .all
+            .iter()
+            .any(|row| row.columns.iter().flatten().any(|column| *column == wanted));
+        let row = self.all.iter().find(|row| row.name == wanted);
+        row.filter(|row| !is_column && row.columns.is_some())
     }
-    let Some(row) = rows.iter().find(|row| row.name == wanted) else {
-        return;
-    };
+
+    /// Puts rows in the place of names of relations; `aliases` are not meant.
+    fn write(&self, part: &mut impl VisitMut, aliases: &[String]) -> Result<(), SqlError> {
+        let mut depth = 0_usize;
+        walk_mut(part, &mut |part| {
+            let written = match part {
+                PartMut::Query(_) => {
+                    depth += 1;
+                    Ok(())
+                }
+                PartMut::QueryEnd(_) => {
+                    depth -= 1;
+                    Ok(())
+                }
+                PartMut::Expr(expr) if depth == 0 => self.write_one(expr, aliases),
+                _ => Ok(()),
+            };
+            match written {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(Box::new(error)),
+            }
+        })
+    }
+
+    fn write_one(&self, expr: &mut Expr, aliases: &[String]) -> Result<(), SqlError> {
+        match expr {
+            Expr::Function(function) => self.write_argument(function),
+            Expr::Identifier(name) if !aliases.contains(&folded(name)) => {
+                let Some(row) = self.meant(name) else {
+                    return Ok(());
+                };
+                *expr = value_of(row, name)?;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn write_argument(&self, function: &mut Function) -> Result<(), SqlError> {
+        let name = function.name.to_string().to_lowercase();
+        let FunctionArguments::List(list) = &mut function.args else {
+            return Ok(());
+        };
+        if !OF_ROWS.contains(&name.as_str()) {
+            return Ok(());
+        }
+        let [FunctionArg::Unnamed(arg)] = list.args.as_mut_slice() else {
+            return Ok(());
+        };
+        let ident = match arg {
+            FunctionArgExpr::Expr(Expr::Identifier(ident)) => ident.clone(),
+            FunctionArgExpr::QualifiedWildcard(name) => match name.0.as_slice() {
+                [part] => match part.as_ident() {
+                    Some(ident) => ident.clone(),
+                    None => return Ok(()),
+                },
+                _ => return Ok(()),
+            },
+            _ => return Ok(()),
+        };
+        if let Some(row) = self.named(&ident) {
+            *arg = FunctionArgExpr::Expr(value_of(row, &ident)?);
+        }
+        Ok(())
+    }
+}
+
+/// The row as a value; NULL where an outer join found none.
+fn value_of(row: &Row, place: &Ident) -> Result<Expr, SqlError> {
     let quoted = |name: &str| Ident::with_quote('"', name);
-    let fields = row.columns.iter().flat_map(|column| {
-        let name = Expr::Value(Value::SingleQuotedString(column.clone()).with_empty_span());
-        let value = Expr::CompoundIdentifier(vec![quoted(&row.name), quoted(column)]);
-        [name, value]
+    let column = |column: &str| Expr::CompoundIdentifier(vec![quoted(&row.name), quoted(column)]);
+    let fields = row.columns.iter().flatten().flat_map(|own| {
+        let name = Expr::Value(Value::SingleQuotedString(own.clone()).with_empty_span());
+        [name, column(own)]
     });
-    *arg = call("named_struct", fields.collect());
+    let value = call("named_struct", fields.collect());
+    if !row.may_be_missing {
+        return Ok(value);
+    }
+    let Some(key) = row.key.first() else {
+        let what = format!("the row of \"{}\" on the outer side of a join", row.name);
+        let error = SqlError::unsupported(what)
+            .with_detail("It is NULL where the join finds none, and only a primary key tells.")
+            .with_hint("Name its columns, or give the table a primary key.");
+        return Err(match position_of(place.span) {
+            Some(position) => error.at(position),
+            None => error,
+        });
+    };
+    let null = || Box::new(Expr::Value(Value::Null.with_empty_span()));
+    Ok(Expr::Case {
+        case_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
+        end_token: datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken::empty(),
+        operand: None,
+        conditions: vec![CaseWhen {
+            condition: Expr::IsNotNull(Box::new(column(key))),
+            result: value,
+        }],
+        else_result: Some(null()),
+    })
 }

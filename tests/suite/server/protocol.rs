@@ -354,6 +354,16 @@ async fn a_statement_ends_by_its_timeout_and_by_a_cancel_request() {
         "canceling statement due to statement timeout".to_owned(),
     );
     assert_eq!(told(&error), expected);
+    // Planning computes what is constant, which may take long.
+    let slow = "length(replace(repeat('ab', 30000000), 'a', 'cc'))";
+    for statement in [
+        format!("CREATE MATERIALIZED VIEW slow AS SELECT a + {slow} AS l FROM t"),
+        format!("EXPLAIN SELECT a + {slow} AS l FROM t"),
+        format!("SELECT a + {slow} AS l FROM t"),
+    ] {
+        let error = client.simple_query(&statement).await.unwrap_err();
+        assert_eq!(told(&error), expected, "{statement}");
+    }
     client.simple_query("RESET statement_timeout").await.unwrap();
 
     let token = client.cancel_token();

@@ -50,6 +50,7 @@ use crate::plan::json;
 
 pub(crate) use self::intervals::{canonical_interval, greatest_interval, least_interval, length_of};
 pub(crate) use self::lengths::{CUT, FITTED};
+pub(crate) use self::numeric::divided;
 pub(crate) use self::pattern::for_operator;
 pub(crate) use self::regex::MATCHES;
 pub(crate) use self::rounding::with_constant_digits;

@@ -57,7 +57,7 @@ fn exact(expr: &Expr) -> Option<Exact> {
 ///
 /// # Errors
 /// Constants of which the right one is zero.
-pub(super) fn divided(left: &Expr, right: &Expr) -> PlanResult<Expr> {
+pub(crate) fn divided(left: &Expr, right: &Expr) -> PlanResult<Expr> {
     let constant = match (exact(left), exact(right)) {
         (Some(left), Some(right)) => constant_quotient(left, right)?,
         _ => None,

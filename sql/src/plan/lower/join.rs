@@ -97,17 +97,10 @@ impl Lowering {
             }
             None => None,
         };
-        let keys = keys.iter().zip(left.keys.iter().zip(&right.keys));
-        let keys = keys
-            .map(|((_, _, null_safe), (left, right))| JoinKey {
-                left: *left,
-                right: *right,
-                null_safe: *null_safe,
-            })
-            .collect();
+        let null_safe = keys.iter().map(|(_, _, null_safe)| *null_safe);
         let join = Join {
             kind,
-            keys,
+            keys: keys_of(null_safe, &left.keys, &right.keys),
             condition,
             left_output: distinct(&left.relation.columns),
             right_output: match kind.has_right_columns() {
@@ -364,6 +357,22 @@ impl Parts<'_> {
         )));
         Ok(())
     }
+}
+
+/// Pairs of key columns, each once: a merged column of USING is that of its side once more.
+fn keys_of(null_safe: impl Iterator<Item = bool>, left: &[usize], right: &[usize]) -> Vec<JoinKey> {
+    let mut keys: Vec<JoinKey> = Vec::with_capacity(left.len());
+    for (null_safe, (left, right)) in null_safe.zip(left.iter().zip(right)) {
+        let key = JoinKey {
+            left: *left,
+            right: *right,
+            null_safe,
+        };
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
 }
 
 /// Whether the engine finds equal values of a type by their hash.

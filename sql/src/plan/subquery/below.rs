@@ -14,11 +14,13 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr, Window};
+use datafusion::logical_expr::{
+    Aggregate, Expr, Join, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr, Window,
+};
 
 use crate::plan::subquery::contains_subquery;
 
-/// Moves subqueries of aggregates, of window functions and of ORDER BY into projections below them.
+/// Moves subqueries of aggregates, of window functions, of ORDER BY and of the conditions of joins into projections below them.
 ///
 /// # Errors
 /// What DataFusion finds wrong with the rewritten plan.
@@ -28,6 +30,7 @@ pub(crate) fn moved_below(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
         LogicalPlan::Aggregate(node) => aggregate(node, &moved),
         LogicalPlan::Window(node) => window(node, &moved),
         LogicalPlan::Sort(node) => sort(node, &moved),
+        LogicalPlan::Join(node) => join(node, &moved),
         other => Ok(Transformed::no(other)),
     });
     plan.map(|plan| plan.data)
@@ -142,6 +145,63 @@ fn sort(node: Sort, numbers: &Cell<usize>) -> PlanResult<Transformed<LogicalPlan
         fetch: node.fetch,
     };
     only(LogicalPlan::Sort(sort), columns)
+}
+
+/// In the condition of a join, what holds a subquery is computed for the side whose columns it reads.
+fn join(mut node: Join, numbers: &Cell<usize>) -> PlanResult<Transformed<LogicalPlan>> {
+    let Some(filter) = node
+        .filter
+        .take_if(|filter| contains_subquery(filter).unwrap_or(true))
+    else {
+        return Ok(Transformed::no(LogicalPlan::Join(node)));
+    };
+    let columns = node.schema.columns();
+    let (mut left, mut right) = (Below::new(numbers), Below::new(numbers));
+    let filter = filter.transform_down(|expr| {
+        if !contains_subquery(&expr)? {
+            return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
+        }
+        let read = columns_read(&expr)?;
+        let reads_none_of = |plan: &LogicalPlan| read.iter().all(|column| !plan.schema().has_column(column));
+        let side = match (reads_none_of(&node.right), reads_none_of(&node.left)) {
+            (true, _) => &mut left,
+            (_, true) => &mut right,
+            _ => return Ok(Transformed::no(expr)),
+        };
+        let taken = side.take(expr)?;
+        Ok(Transformed::new(taken, true, TreeNodeRecursion::Jump))
+    })?;
+    let joined = Join::try_new(
+        left.input(node.left)?,
+        right.input(node.right)?,
+        node.on,
+        Some(filter.data),
+        node.join_type,
+        node.join_constraint,
+        node.null_equality,
+        node.null_aware,
+    )?;
+    only(LogicalPlan::Join(joined), columns)
+}
+
+/// The columns that an expression reads, in its subqueries too.
+fn columns_read(expr: &Expr) -> PlanResult<Vec<Column>> {
+    let mut read: Vec<Column> = expr.column_refs().into_iter().cloned().collect();
+    expr.apply(|expr| {
+        let outer = match expr {
+            Expr::ScalarSubquery(own) => &own.outer_ref_columns,
+            Expr::Exists(own) => &own.subquery.outer_ref_columns,
+            Expr::InSubquery(own) => &own.subquery.outer_ref_columns,
+            Expr::SetComparison(own) => &own.subquery.outer_ref_columns,
+            _ => return Ok(TreeNodeRecursion::Continue),
+        };
+        read.extend(outer.iter().filter_map(|expr| match expr {
+            Expr::OuterReferenceColumn(_, column) => Some(column.clone()),
+            _ => None,
+        }));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(read)
 }
 
 /// The node with the columns that it had before there was a projection below it.

@@ -19,12 +19,12 @@ use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Distinct, Expr, FetchType, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Operator, SkipType, Subquery,
     binary_expr, lit, when,
 };
 
+use crate::plan::rewrite;
 use crate::plan::subquery::contains_subquery;
 
 /// EXISTS and IN in the forms above, wherever they stand.
@@ -32,19 +32,11 @@ use crate::plan::subquery::contains_subquery;
 /// # Errors
 /// What DataFusion finds wrong with the rewritten plan.
 pub(super) fn as_values(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    let plan = plan.transform_up_with_subqueries(|node| {
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let expr = expr.transform_up(|expr| match expr {
-                Expr::Exists(own) => exists(own),
-                Expr::InSubquery(own) => membership(own),
-                other => Ok(Transformed::no(other)),
-            })?;
-            Ok(expr.update_data(|expr| name.restore(expr)))
-        })
-    });
-    plan.map(|plan| plan.data)
+    rewrite::expressions(plan, |expr, _| match expr {
+        Expr::Exists(own) => exists(own),
+        Expr::InSubquery(own) => membership(own),
+        other => Ok(Transformed::no(other)),
+    })
 }
 
 fn exists(own: Exists) -> PlanResult<Transformed<Expr>> {
@@ -158,11 +150,12 @@ fn same_rows(plan: &LogicalPlan) -> Option<&LogicalPlan> {
 }
 
 /// Whether a plan has exactly one row whatever it reads.
-fn has_one_row(plan: &LogicalPlan) -> bool {
+pub(super) fn has_one_row(plan: &LogicalPlan) -> bool {
     let mut plan = plan;
     loop {
         plan = match plan {
             LogicalPlan::Aggregate(node) => return node.group_expr.is_empty(),
+            LogicalPlan::EmptyRelation(node) => return node.produce_one_row,
             other => match same_rows(other) {
                 Some(input) => input,
                 None => return false,

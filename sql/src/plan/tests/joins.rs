@@ -133,6 +133,14 @@ fn subqueries_become_joins() {
             "SELECT auction, (SELECT user_id FROM clicks) AS u FROM bids",
             "Single row",
         ),
+        (
+            "SELECT auction FROM bids a WHERE price = (SELECT user_id FROM clicks WHERE user_id = a.bidder)",
+            "oin: ",
+        ),
+        (
+            "SELECT bids.auction FROM bids JOIN clicks ON bidder IN (SELECT user_id FROM clicks)",
+            "oin: ",
+        ),
     ] {
         let shown = explain(&planned(text), false);
         assert!(shown.contains(join), "{text}\n{shown}");
@@ -142,8 +150,8 @@ fn subqueries_become_joins() {
 #[test]
 fn what_joins_and_subqueries_lack_is_refused_by_name() {
     for text in [
-        "SELECT auction FROM bids a WHERE price = (SELECT user_id FROM clicks WHERE user_id = a.bidder)",
-        "SELECT bids.auction FROM bids JOIN clicks ON bidder IN (SELECT user_id FROM clicks)",
+        "SELECT auction FROM bids a WHERE price = (SELECT user_id FROM clicks WHERE user_id > a.bidder)",
+        "SELECT auction FROM bids a, LATERAL (SELECT user_id FROM clicks WHERE user_id > a.bidder ORDER BY user_id LIMIT 1) c",
     ] {
         let error = error_of(text);
         assert_eq!(error.state, SqlState::FeatureNotSupported, "{text}: {error:?}");

@@ -3,6 +3,7 @@
 
 mod cells;
 mod extremes;
+mod means;
 mod numbers;
 
 use std::collections::{BTreeMap, HashMap};
@@ -68,6 +69,9 @@ pub(crate) fn of_type(function: &Arc<AggregateUDF>, argument: &DataType) -> Arc<
             match function.inner().downcast_ref::<Written>() {
                 _ if is_interval => Arc::clone(&INTERVALS[mean]),
                 _ if argument.is_floating() => Arc::clone(&FLOATS[mean]),
+                Some(written) if mean == 1 && matches!(argument, DataType::Decimal128(..)) => {
+                    means::of_numerics(&written.theirs)
+                }
                 Some(written) => Arc::clone(&written.theirs),
                 None => Arc::clone(function),
             }

@@ -1,0 +1,224 @@
+//! LATERAL queries that take the first rows of each outer row: their rows are numbered among those of the same values, so that
+//! the outer columns can be joined on.
+//!
+//! ```text
+//! a, LATERAL (SELECT x FROM b WHERE b.k = a.k ORDER BY x LIMIT 2)
+//!     ▶  a, LATERAL (SELECT x FROM (SELECT …, row_number() OVER (PARTITION BY b.k ORDER BY x) AS n FROM b) WHERE b.k = a.k AND n <= 2)
+//! ```
+//!
+//! Outer columns may be compared by equality alone. Other such queries stay as they are.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result as PlanResult, internal_err};
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Operator,
+    Projection, SkipType, Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
+};
+
+use crate::plan::functions::Functions;
+
+/// How the names of the columns begin that nobody sees.
+const OWN: &str = "__lateral";
+
+/// The plan with numbered rows in place of LIMIT in such queries.
+///
+/// # Errors
+/// What DataFusion finds wrong with the rewritten plan.
+pub(crate) fn numbered(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Join(join) = node else {
+            return Ok(Transformed::no(node));
+        };
+        match lateral(&join.right)? {
+            Some(right) => Ok(Transformed::yes(LogicalPlan::Join(Join {
+                right: Arc::new(right),
+                ..join
+            }))),
+            None => Ok(Transformed::no(LogicalPlan::Join(join))),
+        }
+    })
+    .map(|plan| plan.data)
+}
+
+/// The LATERAL query on the right side of a join; `None` for anything else, and for one that may stay as it is.
+fn lateral(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
+    match plan {
+        LogicalPlan::SubqueryAlias(node) => match lateral(&node.input)? {
+            Some(input) => {
+                let alias = SubqueryAlias::try_new(Arc::new(input), node.alias.clone())?;
+                Ok(Some(LogicalPlan::SubqueryAlias(alias)))
+            }
+            None => Ok(None),
+        },
+        LogicalPlan::Projection(node) if !has_outer(node) => match lateral(&node.input)? {
+            Some(input) => {
+                let list = LogicalPlanBuilder::from(input).project(node.expr.clone())?;
+                list.build().map(Some)
+            }
+            None => Ok(None),
+        },
+        LogicalPlan::Subquery(own) => {
+            let plan = without_limit(&own.subquery)?;
+            Ok(plan.map(|plan| {
+                LogicalPlan::Subquery(Subquery {
+                    subquery: Arc::new(plan),
+                    ..own.clone()
+                })
+            }))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn without_limit(plan: &LogicalPlan) -> PlanResult<Option<LogicalPlan>> {
+    Ok(match plan {
+        LogicalPlan::Projection(node) if !has_outer(node) => match without_limit(&node.input)? {
+            Some(input) => Some(
+                LogicalPlanBuilder::from(input)
+                    .project(node.expr.clone())?
+                    .build()?,
+            ),
+            None => None,
+        },
+        LogicalPlan::SubqueryAlias(node) => match without_limit(&node.input)? {
+            Some(input) => Some(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(
+                Arc::new(input),
+                node.alias.clone(),
+            )?)),
+            None => None,
+        },
+        LogicalPlan::Limit(limit) => ranked(limit)?,
+        _ => None,
+    })
+}
+
+fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
+    let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+        (limit.get_skip_type()?, limit.get_fetch_type()?)
+    else {
+        return Ok(None);
+    };
+    // What ORDER BY reads beside the list is left out above it.
+    let (list, sorted) = match limit.input.as_ref() {
+        LogicalPlan::Projection(node)
+            if !has_outer(node) && matches!(node.input.as_ref(), LogicalPlan::Sort(_)) =>
+        {
+            (Some(node.expr.clone()), &node.input)
+        }
+        _ => (None, &limit.input),
+    };
+    let (order, rows) = match sorted.as_ref() {
+        LogicalPlan::Sort(sort) => (sort.expr.clone(), &sort.input),
+        _ => (Vec::new(), sorted),
+    };
+    if order.iter().any(|key| key.expr.contains_outer()) {
+        return Ok(None);
+    }
+    let columns = rows.schema().columns();
+    let Some((rows, keys)) = with_keys(rows)? else {
+        return Ok(None);
+    };
+    let Some(row_number) = Functions::all().window.get("row_number") else {
+        return internal_err!("there is no row_number()");
+    };
+    let function = WindowFunctionDefinition::WindowUDF(Arc::clone(row_number));
+    let number = format!("{OWN}_number");
+    let rank = Expr::from(WindowFunction::new(function, Vec::new()));
+    let rank = rank.partition_by(keys.iter().map(|(key, _)| Expr::Column(key.clone())).collect());
+    let rank = match order.is_empty() {
+        true => rank,
+        false => rank.order_by(order),
+    };
+    let rank = rank.build()?.alias(number.as_str());
+    let number = || Expr::Column(Column::new_unqualified(number.as_str()));
+    let count = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
+    let mut builder = LogicalPlanBuilder::from(rows).window([rank])?;
+    for (key, outer) in keys {
+        builder = builder.filter(Expr::Column(key).eq(outer))?;
+    }
+    if let Some(fetch) = fetch {
+        builder = builder.filter(number().lt_eq(count(skip.saturating_add(fetch))))?;
+    }
+    if skip > 0 {
+        builder = builder.filter(number().gt(count(skip)))?;
+    }
+    let shown = list.unwrap_or_else(|| columns.into_iter().map(Expr::Column).collect());
+    builder.project(shown)?.build().map(Some)
+}
+
+/// A column of a plan, and what it is to be equal to.
+type Key = (Column, Expr);
+
+/// The plan without its comparisons with outer columns, and a column for each of them; `None` where there is none, or where they are
+/// compared otherwise than by equality.
+fn with_keys(plan: &LogicalPlan) -> PlanResult<Option<(LogicalPlan, Vec<Key>)>> {
+    match plan {
+        LogicalPlan::Projection(node) if !has_outer(node) => {
+            let Some((input, keys)) = with_keys(&node.input)? else {
+                return Ok(None);
+            };
+            let more = keys.iter().map(|(key, _)| Expr::Column(key.clone()));
+            let exprs: Vec<Expr> = node.expr.iter().cloned().chain(more).collect();
+            let plan = LogicalPlanBuilder::from(input).project(exprs)?.build()?;
+            Ok(Some((plan, keys)))
+        }
+        LogicalPlan::SubqueryAlias(node) => {
+            let Some((input, keys)) = with_keys(&node.input)? else {
+                return Ok(None);
+            };
+            let keys = keys.into_iter();
+            let keys = keys.map(|(key, outer)| (Column::new(Some(node.alias.clone()), key.name), outer));
+            let alias = SubqueryAlias::try_new(Arc::new(input), node.alias.clone())?;
+            Ok(Some((LogicalPlan::SubqueryAlias(alias), keys.collect())))
+        }
+        LogicalPlan::Filter(node) if node.input.all_out_ref_exprs().is_empty() => {
+            let (outer, own): (Vec<&Expr>, Vec<&Expr>) = split_conjunction(&node.predicate)
+                .into_iter()
+                .partition(|condition| condition.contains_outer());
+            let sides: Option<Vec<(&Expr, &Expr)>> = outer.into_iter().map(sides).collect();
+            let Some(sides) = sides.filter(|sides| !sides.is_empty()) else {
+                return Ok(None);
+            };
+            let name = |at: usize| format!("{OWN}_{at}");
+            let columns = node.input.schema().columns().into_iter().map(Expr::Column);
+            let keyed = sides.iter().enumerate();
+            let keyed = keyed.map(|(at, (side, _))| (*side).clone().alias(name(at)));
+            let exprs: Vec<Expr> = columns.chain(keyed).collect();
+            let mut builder = LogicalPlanBuilder::from(Arc::clone(&node.input));
+            if let Some(rest) = conjunction(own.into_iter().cloned()) {
+                builder = builder.filter(rest)?;
+            }
+            let plan = builder.project(exprs)?.build()?;
+            let keys = sides.iter().enumerate();
+            let keys = keys.map(|(at, (_, outer))| (Column::new_unqualified(name(at)), (*outer).clone()));
+            Ok(Some((plan, keys.collect())))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The side of an equality that reads no outer column, and the one that reads nothing else.
+fn sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
+    let Expr::BinaryExpr(BinaryExpr {
+        left,
+        op: Operator::Eq,
+        right,
+    }) = condition
+    else {
+        return None;
+    };
+    let is_outer = |side: &Expr| side.contains_outer() && side.column_refs().is_empty();
+    match (left.contains_outer(), right.contains_outer()) {
+        (true, false) if is_outer(left) => Some((right, left)),
+        (false, true) if is_outer(right) => Some((left, right)),
+        _ => None,
+    }
+}
+
+fn has_outer(node: &Projection) -> bool {
+    node.expr.iter().any(Expr::contains_outer)
+}

@@ -1,0 +1,54 @@
+//! Names for the columns of subqueries in expressions. DataFusion calls such a subquery by its column, and takes `sum(v)` of the
+//! query and `sum(v)` of the subquery for one where it looks for a column of that name.
+//!
+//! ```text
+//! SELECT sum(v) / (SELECT sum(v) FROM t) FROM t     ▶     SELECT sum(v) / (SELECT sum(v) AS "__subquery_1" FROM t) FROM t
+//! ```
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+
+use crate::SqlError;
+use crate::plan::walk::{PartMut, walk_mut};
+
+/// Gives each column that has no name one of its own; subqueries of one text have the same, so that GROUP BY finds them.
+///
+/// # Errors
+/// None of its own.
+pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    walk_mut(query, &mut |part| {
+        if let PartMut::Expr(Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. }) = part {
+            name_column(query, &mut names);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+fn name_column(query: &mut Query, names: &mut BTreeMap<String, usize>) {
+    let text = query.to_string();
+    let mut body = query.body.as_mut();
+    let select = loop {
+        body = match body {
+            SetExpr::Select(select) => break select,
+            // The first query gives the names.
+            SetExpr::SetOperation { left, .. } => left,
+            SetExpr::Query(query) => query.body.as_mut(),
+            _ => return,
+        };
+    };
+    if let [item] = select.projection.as_mut_slice()
+        && let SelectItem::UnnamedExpr(expr) = item
+        // A column has its relation in front of its name, and a window over a subquery names it.
+        && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+    {
+        let next = names.len() + 1;
+        let number = *names.entry(text).or_insert(next);
+        *item = SelectItem::ExprWithAlias {
+            expr: expr.clone(),
+            alias: Ident::with_quote('"', format!("__subquery_{number}")),
+        };
+    }
+}

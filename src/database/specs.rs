@@ -185,7 +185,7 @@ pub(crate) fn checked_source(registry: &Registry, mut source: SourceDef) -> Resu
     let all = options::validate(&specs, &all)?;
     SourceSettings::parse(&all)?;
     if source.watermark.is_none() {
-        refuse_watermark_options(&all)?;
+        SourceSettings::refuse_watermark_options(&all)?;
     }
     connector.validate(&only_of(connector.options(), &all))?;
     if !connector.contract(&only_of(connector.options(), &all)).replayable {
@@ -211,21 +211,6 @@ pub(crate) fn checked_source(registry: &Registry, mut source: SourceDef) -> Resu
     source.options = all;
     source.encode_options = OptionMap::new();
     Ok(source)
-}
-
-/// Refuses options about the watermark of a source that has none: they would do nothing.
-fn refuse_watermark_options(all: &OptionMap) -> Result<()> {
-    match SourceSettings::OF_WATERMARK
-        .iter()
-        .find(|name| all.contains_key(**name))
-    {
-        None => Ok(()),
-        Some(name) => Err(Error::new(
-            "22023",
-            format!("option \"{name}\" needs a WATERMARK, and there is none"),
-        )
-        .with_hint("Add WATERMARK FOR column AS … to the columns, or leave the option out.")),
-    }
 }
 
 /// Declared columns of a connector that dictates its own are found by name and have its types.

@@ -48,6 +48,15 @@ pub(crate) const SOURCE_OPTIONS: &[OptionSpec] = &[
     ),
 ];
 
+/// The options that are about the watermark alone.
+const OF_WATERMARK: &[&str] = &[
+    "idle.timeout",
+    "idle.advance",
+    "allowed.lateness",
+    "watermark.max.skew",
+    "watermark.max.drift",
+];
+
 const fn option(
     name: &'static str,
     kind: OptionKind,
@@ -79,14 +88,20 @@ pub(crate) struct SourceSettings {
 }
 
 impl SourceSettings {
-    /// The options that are about the watermark alone.
-    pub(crate) const OF_WATERMARK: &[&str] = &[
-        "idle.timeout",
-        "idle.advance",
-        "allowed.lateness",
-        "watermark.max.skew",
-        "watermark.max.drift",
-    ];
+    /// Refuses options about the watermark, for a source that has none: they would do nothing.
+    ///
+    /// # Errors
+    /// The first of them that is given.
+    pub(crate) fn refuse_watermark_options(options: &OptionMap) -> Result<(), EngineError> {
+        match OF_WATERMARK.iter().find(|name| options.contains_key(**name)) {
+            None => Ok(()),
+            Some(name) => {
+                let message = format!("option \"{name}\" needs a WATERMARK, and there is none");
+                Err(EngineError::new("22023", message)
+                    .with_hint("Add WATERMARK FOR column AS … to the columns, or leave the option out."))
+            }
+        }
+    }
 
     /// Reads the engine's options; others are not looked at.
     ///

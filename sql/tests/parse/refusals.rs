@@ -39,7 +39,7 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "SET of several columns by a subquery",
         "(SELECT 1, 2",
     ),
-    ("COPY t FROM STDIN (FREEZE)", "COPY FREEZE", "FREEZE"),
+    ("COPY t FROM STDIN (FREEZE)", "COPY FREEZE", "FREEZE)"),
     (
         "COPY t FROM '/tmp/x'",
         "COPY with a file of the server",

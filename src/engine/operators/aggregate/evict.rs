@@ -6,7 +6,7 @@ use super::shard::Shard;
 use super::{GROUPS, Layout, entries_table};
 use crate::engine::error::EngineError;
 use crate::engine::operators::state::evicted::{
-    EvictionFigures, SlotKeys, StateHome, coldest, keys_for, share_of,
+    Evicted, EvictionFigures, SlotKeys, StateHome, coldest, keys_for, share_of,
 };
 use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::stored::versioned;
@@ -18,7 +18,9 @@ pub(super) fn evict(shards: &mut [Shard], goal_bytes: usize) -> usize {
     let goals = shards
         .iter_mut()
         .map(|shard| (share_of(goal_bytes, shard.state_bytes(), all), shard));
-    goals.map(|(goal, shard)| shard.evict(goal)).sum()
+    let freed = goals.map(|(goal, shard)| shard.evict(goal)).sum();
+    Evicted::together(shards.iter_mut().map(|shard| &mut shard.evicted));
+    freed
 }
 
 impl Shard {

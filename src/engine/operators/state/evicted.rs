@@ -192,6 +192,14 @@ impl Evicted {
         self.windows.extend(window);
     }
 
+    /// When one shard of an operator has evicted something, all have: who reads windows back gets the keys of all shards, so none
+    /// may forget a key of which the store still has rows.
+    pub(crate) fn together<'s>(shards: impl Iterator<Item = &'s mut Self>) {
+        let shards: Vec<_> = shards.collect();
+        let is_any = shards.iter().any(|shard| shard.is_any);
+        shards.into_iter().for_each(|shard| shard.is_any = is_any);
+    }
+
     /// Notes that nothing was loaded: keys of these windows may be in the store.
     pub(crate) fn start_cold(&mut self, windows: &[i64]) {
         self.is_any = true;

@@ -201,6 +201,27 @@ fn windows_are_emitted_once_when_the_watermark_passes_them_sorted_by_window_and_
 }
 
 #[test]
+fn a_group_that_is_gone_does_not_come_back_with_what_another_shard_evicted() {
+    for other in 1..16 {
+        let mut world = World::new(windowed(&[WINDOW, BIGINT], vec![], true), false, 2);
+        world.attach(1 << 40);
+        let (stays, goes) = (
+            row(&[(WINDOW, 10), (BIGINT, 0)]),
+            row(&[(WINDOW, 10), (BIGINT, other)]),
+        );
+        world.step_quietly(&[delta(std::slice::from_ref(&stays), false)], Some(0));
+        world.freeze();
+        world.step_quietly(&[delta(std::slice::from_ref(&goes), false)], Some(0));
+        world.evict(1.0);
+        world.freeze();
+        world.step_quietly(&[delta(&[(goes.0, -1)], false)], Some(0));
+        // The store has the group until this freeze is written.
+        world.freeze();
+        assert_eq!(world.step(&[], Some(20)).unwrap(), ["+1 10 | 0"], "beside {other}");
+    }
+}
+
+#[test]
 fn closed_windows_leave_nothing_in_the_store() {
     let distinct = AggregateCall {
         distinct: true,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::evicted::{EvictionFigures, SlotKeys, StateHome, coldest, keys_for, share_of};
+use super::super::evicted::{Evicted, EvictionFigures, SlotKeys, StateHome, coldest, keys_for, share_of};
 use super::super::slots::Kept;
 use super::restore::cell_of;
 use super::{Arrangement, table_of};
@@ -10,12 +10,14 @@ use crate::engine::error::EngineError;
 
 /// Evicts from each shard in proportion, until about `goal_bytes` are free: how many are.
 pub(crate) fn evict<'s>(shards: impl Iterator<Item = &'s mut Arrangement>, goal_bytes: usize) -> usize {
-    let shards: Vec<_> = shards.collect();
+    let mut shards: Vec<_> = shards.collect();
     let all: usize = shards.iter().map(|shard| shard.bytes()).sum();
     let goals = shards
-        .into_iter()
+        .iter_mut()
         .map(|shard| (share_of(goal_bytes, shard.bytes(), all), shard));
-    goals.map(|(goal, shard)| shard.evict(goal)).sum()
+    let freed = goals.map(|(goal, shard)| shard.evict(goal)).sum();
+    Evicted::together(shards.into_iter().map(|shard| &mut shard.evicted));
+    freed
 }
 
 impl Arrangement {

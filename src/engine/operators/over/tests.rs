@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Int64Array};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use arrow::array::{Array, AsArray, Int64Array, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
-use highwater_sql::stream_plan::{Over, Rank, Slice, SortKey};
+use highwater_sql::stream_plan::{Closing, Over, Rank, Slice, SortKey};
 use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, ObjectId, OperatorId, Store};
 use proptest::prelude::*;
 
@@ -199,4 +199,75 @@ fn of_rows_that_are_only_added_no_more_than_the_slice_is_kept() {
     };
     operator.step(&StepContext::of(&pool), &[input]).unwrap();
     assert_eq!(operator.stats().state_rows, 3);
+}
+
+/// Rows of windows: when the window ends, what partitions it further, and what orders.
+fn windows(rows: &[([i64; 3], i64)]) -> Delta {
+    let column = |at: usize| rows.iter().map(move |(row, _)| row[at]);
+    let columns: Vec<Arc<dyn Array>> = vec![
+        Arc::new(TimestampMicrosecondArray::from_iter_values(column(0))),
+        Arc::new(Int64Array::from_iter_values(column(1))),
+        Arc::new(Int64Array::from_iter_values(column(2))),
+    ];
+    let batch = RecordBatch::try_new(windowed_schema(), columns).unwrap();
+    let weights: Vec<i64> = rows.iter().map(|(_, weight)| *weight).collect();
+    Delta::weighted(batch, weights.into())
+}
+
+fn windowed_schema() -> SchemaRef {
+    let at = Field::new("at", DataType::Timestamp(TimeUnit::Microsecond, None), true);
+    let field = |name: &str| Field::new(name, DataType::Int64, true);
+    Arc::new(Schema::new(vec![at, field("k"), field("v")]))
+}
+
+#[test]
+fn a_partition_that_is_gone_does_not_come_back_with_what_another_shard_evicted() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    for other in 1..16 {
+        let over = Over {
+            partition: vec![0, 1],
+            order: vec![SortKey {
+                column: 2,
+                descending: false,
+                nulls_first: false,
+            }],
+            functions: Vec::new(),
+            slice: Some(Slice {
+                rank: Rank::RowNumber,
+                skip: 0,
+                take: Some(1),
+            }),
+            closing: Some(Closing { group: 0, add_us: 0 }),
+            emit_on_close: true,
+        };
+        let store = Arc::new(MemoryStore::new());
+        let schema = windowed_schema();
+        let mut operator = attached(
+            OverOperator::try_new(&over, &schema, false, schema.clone(), 2).unwrap(),
+            &store,
+        );
+        let step = |operator: &mut OverOperator, rows: &[([i64; 3], i64)], watermark| {
+            let deltas = [windows(rows)];
+            let input = Input {
+                deltas: &deltas,
+                closed_to: Some(0),
+                watermark: Some(watermark),
+            };
+            operator.step(&StepContext::of(&pool), &[input]).unwrap()
+        };
+        step(&mut operator, &[([10, 0, 0], 1)], 0);
+        write(operator.freeze().unwrap(), &store, 1);
+        step(&mut operator, &[([10, other, 0], 1)], 0);
+        operator.evict(operator.evictable_bytes());
+        write(operator.freeze().unwrap(), &store, 2);
+        step(&mut operator, &[([10, other, 0], -1)], 0);
+        // The store has the partition until this freeze is written.
+        let _pending = operator.freeze().unwrap();
+        let closed = step(&mut operator, &[], 20);
+        let keys = closed.iter().flat_map(|delta| {
+            let keys = delta.batch.column(1).as_primitive::<Int64Type>();
+            keys.values().to_vec()
+        });
+        assert_eq!(keys.collect::<Vec<_>>(), [0], "beside {other}");
+    }
 }

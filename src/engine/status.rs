@@ -66,7 +66,7 @@ pub(crate) struct OperatorStatus {
     /// What it is, in a word.
     pub(crate) kind: &'static str,
     /// What it is.
-    pub(crate) description: String,
+    pub(crate) description: Arc<str>,
     /// What it has taken and given.
     pub(crate) figures: NodeFigures,
     /// Its state; `None` for one that has none.

@@ -73,7 +73,7 @@ impl Snapshot {
                 let stats = operator.stats?;
                 Some(Held {
                     node: i64::try_from(operator.node).ok(),
-                    operator: Some(operator.description.clone()),
+                    operator: Some(operator.description.to_string()),
                     bytes: stats.state_bytes,
                     evictions: Some(stats.evictions),
                     ..Held::of_query("state", query, 0)

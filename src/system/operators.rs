@@ -33,7 +33,7 @@ impl Snapshot {
                 "operator",
                 operators
                     .iter()
-                    .map(|(_, operator)| Some(operator.description.clone())),
+                    .map(|(_, operator)| Some(operator.description.to_string())),
             )
             .big("rows_in", figure(|figures| figures.rows_in))
             .big("rows_out", figure(|figures| figures.rows_out))

@@ -1,13 +1,14 @@
 //! The batch answer to a query over rows that a test holds, the random numbers that make such rows, and files of queries.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::datasource::{DefaultTableSource, MemTable};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::TableSource;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use highwater_sql::statement::Statement;
 use highwater_sql::{catalog::Catalog, parse, plan};
 
@@ -47,6 +48,12 @@ pub(crate) struct Relation {
     pub(crate) rows: Vec<RecordBatch>,
 }
 
+/// Made once, for it knows hundreds of functions; the rows are too few for several partitions.
+static SESSION: LazyLock<SessionState> = LazyLock::new(|| {
+    let config = SessionConfig::new().with_target_partitions(1);
+    SessionContext::new_with_config(config).state()
+});
+
 /// DataFusion's answer over all rows of the relations, with our types, as sorted lines.
 pub(crate) async fn answer(sql: &str, relations: &[Relation]) -> Vec<String> {
     let parsed = parse::parse(sql).unwrap();
@@ -66,7 +73,7 @@ pub(crate) async fn answer(sql: &str, relations: &[Relation]) -> Vec<String> {
     let planned = plan::plan_select(&Catalog::default(), query, &resolver)
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     let plan = highwater::runnable(planned.plan).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let context = SessionContext::new();
+    let context = SessionContext::new_with_state(SESSION.clone());
     let frame = context.execute_logical_plan(plan).await.unwrap();
     let batches = frame.collect().await;
     lines(&batches.unwrap_or_else(|error| panic!("{sql}: {error}")))

@@ -118,7 +118,8 @@ const REFUSED: [&str; 29] = [
 /// Nothing of the script is to be run then.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     let statements = script::split(sql)?;
-    deep_stack::run(move || {
+    let tokens = statements.iter().map(|statement| statement.tokens.len());
+    deep_stack::run(tokens.max().unwrap_or(0), move || {
         statements
             .into_iter()
             .map(|statement| parse_one(sql, statement))
@@ -184,9 +185,9 @@ fn query_at(sql: &str, position: usize) -> Result<Box<ast::Query>, SqlError> {
     })
 }
 
-fn with_cursor<T: Send>(
+fn with_cursor<T>(
     sql: &str,
-    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, SqlError> + Send,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, SqlError>,
 ) -> Result<T, SqlError> {
     let mut statements = script::split(sql)?;
     let (Some(mut statement), None) = (statements.pop(), statements.pop()) else {
@@ -196,7 +197,7 @@ fn with_cursor<T: Send>(
         )
         .at(0));
     };
-    deep_stack::run(move || {
+    deep_stack::run(statement.tokens.len(), move || {
         statement.tokens = asof::rewrite(flink::rewrite(statement.tokens));
         let dialect = HighwaterDialect::for_tokens(&statement.tokens);
         read(&mut Cursor::new(sql, &statement, &dialect))

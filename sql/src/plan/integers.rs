@@ -48,7 +48,7 @@ fn constant(expr: Expr) -> Transformed<Expr> {
 /// The plan whose subqueries know the types of the outer columns that they read; `outer` are the columns around it.
 fn outer_columns(plan: LogicalPlan, outer: &mut Vec<DFSchemaRef>) -> PlanResult<LogicalPlan> {
     let plan = plan.transform_down(|node| {
-        let own = Arc::new(rewrite::columns_below(&node));
+        let own = rewrite::columns_below(&node);
         let node = match node {
             LogicalPlan::Join(mut join) if is_lateral(&join.right) => {
                 outer.push(Arc::clone(join.left.schema()));

@@ -1,7 +1,9 @@
 //! Rewriting the expressions of a plan: the one place that gathers the columns that they are about, and keeps their names.
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, Result as PlanResult};
+use datafusion::common::{DFSchema, DFSchemaRef, Result as PlanResult};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
@@ -46,10 +48,14 @@ pub(crate) fn wholes(
 }
 
 /// The columns of the inputs of a node, which its expressions are about.
-pub(crate) fn columns_below(node: &LogicalPlan) -> DFSchema {
+pub(crate) fn columns_below(node: &LogicalPlan) -> DFSchemaRef {
+    let inputs = node.inputs();
+    if let [input] = inputs.as_slice() {
+        return Arc::clone(input.schema());
+    }
     let mut schema = DFSchema::empty();
-    for input in node.inputs() {
+    for input in inputs {
         schema.merge(input.schema());
     }
-    schema
+    Arc::new(schema)
 }

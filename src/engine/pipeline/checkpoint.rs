@@ -200,6 +200,23 @@ pub(crate) struct InFlight {
     signal: Arc<Signal>,
 }
 
+/// A checkpoint that could not be written.
+pub(super) struct FailedCheckpoint {
+    /// Why.
+    pub(super) error: EngineError,
+    waiting: Vec<Reply<Result<u64, EngineError>>>,
+}
+
+impl FailedCheckpoint {
+    /// Tells those who wait for it, when what it was to write is seen nowhere any more.
+    pub(super) fn tell(self) {
+        for waiting in self.waiting {
+            // Who does not wait any more needs no answer.
+            let _ = waiting.send(Err(self.error.clone()));
+        }
+    }
+}
+
 #[derive(Default)]
 struct FlightState {
     is_busy: bool,
@@ -208,8 +225,8 @@ struct FlightState {
     status: CheckpointStatus,
     /// Queries that could not be written, until the pipeline takes note.
     failures: Vec<(ObjectId, EngineError)>,
-    /// Why the last one failed, until the pipeline takes note.
-    failed: Option<EngineError>,
+    /// Why the last one failed and who waits for it, until the pipeline takes note.
+    failed: Option<FailedCheckpoint>,
 }
 
 impl InFlight {
@@ -254,7 +271,7 @@ impl InFlight {
 
     /// Takes why the last one failed. What it was to write is lost, so the queries stop; those that are resumed start from
     /// the checkpoint before.
-    pub(super) fn take_failure(&self) -> Option<EngineError> {
+    pub(super) fn take_failure(&self) -> Option<FailedCheckpoint> {
         self.state.lock().failed.take()
     }
 
@@ -277,10 +294,10 @@ impl InFlight {
         }
     }
 
-    fn end(&self, change: impl FnOnce(&mut CheckpointStatus)) {
+    fn end(&self, failed: Option<FailedCheckpoint>, change: impl FnOnce(&mut CheckpointStatus)) {
         let mut state = self.state.lock();
         change(&mut state.status);
-        state.failed = state.status.failure.clone();
+        state.failed = failed;
         state.is_busy = false;
         self.condvar.notify_all();
         drop(state);
@@ -410,28 +427,35 @@ impl Writer {
 }
 
 fn finish(job: CheckpointJob, outcome: Result<Written, EngineError>) {
-    let reply = outcome
-        .as_ref()
-        .map(|written| written.epoch)
-        .map_err(Clone::clone);
-    job.in_flight.end(|status| match outcome {
-        Ok(written) => {
-            status.epoch = written.epoch;
-            status.bytes = written.bytes;
-            status.write_us = written.write_us;
-            status.at_us = written.at_us;
-            status.failure = None;
-            status.totals.count += 1;
-            status.totals.bytes += written.bytes;
-            status.totals.write_us += written.write_us;
-        }
+    let CheckpointJob {
+        waiting, in_flight, ..
+    } = job;
+    let written = match outcome {
+        Ok(written) => written,
         Err(error) => {
-            status.failure = Some(error);
-            status.totals.failures += 1;
+            let failed = FailedCheckpoint {
+                error: error.clone(),
+                waiting,
+            };
+            in_flight.end(Some(failed), |status| {
+                status.failure = Some(error);
+                status.totals.failures += 1;
+            });
+            return;
         }
+    };
+    in_flight.end(None, |status| {
+        status.epoch = written.epoch;
+        status.bytes = written.bytes;
+        status.write_us = written.write_us;
+        status.at_us = written.at_us;
+        status.failure = None;
+        status.totals.count += 1;
+        status.totals.bytes += written.bytes;
+        status.totals.write_us += written.write_us;
     });
-    for waiting in job.waiting {
-        let _ = waiting.send(reply.clone());
+    for waiting in waiting {
+        let _ = waiting.send(Ok(written.epoch));
     }
 }
 

@@ -330,11 +330,10 @@ impl PipelineThread {
     fn checkpoint(&mut self) -> Result<(), EngineError> {
         let waiting = std::mem::take(&mut self.waiting);
         self.checkpoint_at = Instant::now() + self.options.checkpoint_interval;
-        if let Some(error) = self.in_flight.take_failure() {
+        if let Err(error) = self.note_failure() {
             waiting
                 .into_iter()
                 .for_each(|own| drop(own.reply.send(Err(error.clone()))));
-            fail_all(&mut self.queries, &error);
             return Err(error);
         }
         let started = Instant::now();
@@ -382,7 +381,10 @@ impl PipelineThread {
     /// False when the pipeline is released.
     fn serve_commands(&mut self) -> bool {
         loop {
-            match self.commands.try_recv() {
+            let command = self.commands.try_recv();
+            // Whoever asks is told of it. A failure is in the queries.
+            let _ = self.note_failure();
+            match command {
                 Ok(Command::Attach(query, reply)) => {
                     let outcome = self.attach(*query);
                     self.fill_tables();
@@ -424,13 +426,29 @@ impl PipelineThread {
         self.in_flight.wait();
         self.checkpoint()?;
         self.in_flight.wait();
-        match self.in_flight.take_failure() {
-            Some(error) => {
-                fail_all(&mut self.queries, &error);
-                Err(error)
+        self.note_failure()
+    }
+
+    /// Takes note of a checkpoint that failed: the queries stop, and nobody sees what it was to write any more.
+    ///
+    /// # Errors
+    /// Why it failed.
+    fn note_failure(&mut self) -> Result<(), EngineError> {
+        let Some(failed) = self.in_flight.take_failure() else {
+            return Ok(());
+        };
+        fail_all(&mut self.queries, &failed.error);
+        {
+            let _visible = self.options.parts.publish.write();
+            for query in &self.queries {
+                if let Err(error) = query.output.revert() {
+                    tracing::error!(query = %query.spec.name, error = %error, "rows that were not written are still seen");
+                }
             }
-            None => Ok(()),
         }
+        let error = failed.error.clone();
+        failed.tell();
+        Err(error)
     }
 }
 

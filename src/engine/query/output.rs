@@ -257,6 +257,17 @@ impl Output {
         }
     }
 
+    /// Goes back to the rows of a view that the store has; called with the publish lock held.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn revert(&self) -> Result<(), EngineError> {
+        match self {
+            Self::View(view) if !view.passes() => view.rows.lock().revert(),
+            _ => Ok(()),
+        }
+    }
+
     /// Forgets the rows of a view that the store does not have.
     pub(crate) fn discard(&self) {
         if let Self::View(view) = self {

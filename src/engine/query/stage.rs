@@ -1,5 +1,6 @@
 //! The operators of a query behind its lanes, in plan order.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,6 +39,8 @@ pub(crate) struct Stages {
     source_watermarks: HashMap<NodeId, Option<i64>>,
     /// What each node that runs in steps has taken and given.
     figures: Vec<NodeFigures>,
+    /// What each node is, for people; written down when it is asked for first.
+    descriptions: OnceCell<Vec<Arc<str>>>,
     has_stepped: bool,
     /// Whether the last step changed anything: rows came in, a watermark moved, an operator had something to do.
     has_worked: bool,
@@ -90,6 +93,7 @@ impl Stages {
             watermarks,
             source_watermarks: HashMap::new(),
             figures,
+            descriptions: OnceCell::new(),
             has_stepped: false,
             has_worked: false,
             memory: parts.memory.charge(),
@@ -370,13 +374,20 @@ impl Stages {
 
     /// Figures of each node, in the order of the plan; `on_lanes` are those of nodes that run on lanes.
     pub(crate) fn status(&self, on_lanes: &HashMap<NodeId, NodeFigures>) -> Vec<OperatorStatus> {
+        let nodes = 0..self.plan.nodes.len();
+        let descriptions = self.descriptions.get_or_init(|| {
+            let described = nodes
+                .clone()
+                .map(|node| explain::operator(&self.plan, node).into());
+            described.collect()
+        });
         let status = |node: NodeId| {
             let operator = self.operators.get(&node);
             let is_table = matches!(self.plan.nodes[node].op, StreamOp::TableChanges);
             OperatorStatus {
                 node,
                 kind: self.plan.nodes[node].op.kind(),
-                description: explain::operator(&self.plan, node),
+                description: Arc::clone(&descriptions[node]),
                 figures: match on_lanes.get(&node) {
                     Some(figures) if !is_table => *figures,
                     _ => self.figures[node],
@@ -387,7 +398,7 @@ impl Stages {
                 due_us: operator.and_then(|operator| operator.due_us()),
             }
         };
-        (0..self.plan.nodes.len()).map(status).collect()
+        nodes.map(status).collect()
     }
 }
 

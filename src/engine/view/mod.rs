@@ -213,6 +213,17 @@ impl ViewStore {
         self.frozen = None;
     }
 
+    /// Goes back to the rows that the store has, when what a checkpoint was to write is lost. No other one may be on its way.
+    ///
+    /// # Errors
+    /// A store that cannot be read; nothing is changed then.
+    pub(crate) fn revert(&mut self) -> Result<(), EngineError> {
+        self.counters = header::read(&self.format, &*self.store.snapshot())?;
+        self.dirty = self.dirty.emptied();
+        self.frozen = None;
+        Ok(())
+    }
+
     /// Forgets all rows, of a view that the store does not have.
     pub(crate) fn forget(&mut self) {
         self.dirty = self.dirty.emptied();

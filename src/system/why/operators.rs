@@ -169,7 +169,7 @@ fn late(snapshot: &Snapshot, subject: &Subject<'_>, operator: &OperatorStatus) -
     );
     let last = snapshot.late.iter().rev();
     let mut last =
-        last.filter(|row| row.query == subject.status.name && row.operator == operator.description);
+        last.filter(|row| row.query == subject.status.name && row.operator == *operator.description);
     if let Some(row) = last.next() {
         sentence.push_str(&format!(
             " One of the last came at {} with the time {}, when the watermark was {}: {}.",

@@ -1,65 +1,12 @@
 //! Hundreds of clients that do nothing: each costs a task and its buffers, and nobody waits for them.
 
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
-
+use super::program::Program;
 use crate::wire::Client;
 
 /// Clients that are connected and idle.
 const CLIENTS: usize = 500;
 /// What one of them may add to the memory of the server.
 const BYTES_PER_CLIENT_MAX: u64 = 48 << 10;
-
-/// The program as a server of its own, so that its memory is its own too.
-struct Program {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Program {
-    fn start(directory: &std::path::Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_highwater"))
-            .arg("serve")
-            .arg(directory)
-            .args(["--listen", "127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut lines = lines.map(Result::unwrap);
-        let address = lines.find_map(|line| {
-            line.strip_prefix("highwater: listening on ")
-                .map(|address| address.parse().unwrap())
-        });
-        // Its log goes on; nobody reads it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            address: address.unwrap(),
-        }
-    }
-
-    /// Memory that is resident, in bytes.
-    fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
-        let kilobytes: u64 = line.trim().trim_end_matches(" kB").trim().parse().unwrap();
-        kilobytes << 10
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 fn one(client: &mut Client, sql: &str) -> String {
     client
@@ -72,7 +19,7 @@ fn one(client: &mut Client, sql: &str) -> String {
 #[test]
 fn hundreds_of_idle_clients_are_cheap_and_hold_nobody_up() {
     let directory = tempfile::tempdir().unwrap();
-    let program = Program::start(directory.path());
+    let program = Program::start(directory.path(), &[]);
     let mut first = Client::connect(program.address).unwrap();
     first
         .simple("CREATE TABLE t (k INT PRIMARY KEY); INSERT INTO t VALUES (1), (2)")

@@ -8,10 +8,12 @@ mod introspection;
 mod live;
 mod logs;
 mod prepared;
+mod program;
 mod protocol;
 mod psql;
 mod tls;
 mod types;
+mod unwritten;
 mod users;
 
 use std::net::SocketAddr;

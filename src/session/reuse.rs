@@ -122,7 +122,7 @@ impl ReadyPlan {
 async fn made(database: &Database, catalog: &Arc<Catalog>, prepared: &Prepared) -> Result<Option<ReadyPlan>> {
     let types = prepared.parameters();
     let Parsed { statement, text, .. } = prepared.parsed();
-    if plan::may_ask_settings(text) || !types.iter().all(plan::is_alike) {
+    if plan::may_ask_settings(text) || plan::may_ask_user(text) || !types.iter().all(plan::is_alike) {
         return Ok(None);
     }
     if plan::relations_read_by(statement).iter().any(is_of_system) {

@@ -411,7 +411,10 @@ async fn rows_that_were_not_read_keep_no_database_open() {
     let dir = tempfile::tempdir().unwrap();
     let database = Database::open(dir.path()).await.unwrap();
     database
-        .execute("CREATE TABLE t AS SELECT n FROM generate_series(1, 30000) AS g(n)")
+        .execute(
+            "CREATE TABLE t (n BIGINT PRIMARY KEY);
+             INSERT INTO t SELECT n FROM generate_series(1, 30000) AS g(n)",
+        )
         .await
         .unwrap();
     let unread = database.subscribe("t").await.unwrap();

@@ -339,7 +339,10 @@ fn each(
 }
 
 /// Walks through all of a statement that may name parameters.
-fn parts(statement: &mut Statement, see: &mut dyn FnMut(PartMut<'_>) -> Flow) -> Result<(), SqlError> {
+pub(super) fn parts(
+    statement: &mut Statement,
+    see: &mut dyn FnMut(PartMut<'_>) -> Flow,
+) -> Result<(), SqlError> {
     match statement {
         Statement::Query(query) => walk_mut(query, see),
         Statement::CreateView(view) => walk_mut(&mut view.query, see),

@@ -458,7 +458,7 @@ impl Subscription {
                 step,
                 runtime: shared.runtime.clone(),
                 reading: None,
-                is_over: false,
+                is_over: receiver.start.is_done(),
             },
             receiver,
             wants_progress: false,

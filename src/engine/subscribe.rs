@@ -275,7 +275,7 @@ mod tests {
     use arrow::array::{ArrayRef, StringArray};
     use arrow::datatypes::{DataType, Field, Schema};
     use futures::task::noop_waker;
-    use highwater_storage::{MemoryStore, ObjectId};
+    use highwater_storage::{CheckpointWriter, Durability, Epoch, MemoryStore, ObjectId, Store};
 
     use super::*;
     use crate::engine::view::{ViewLayout, ViewStore};
@@ -291,15 +291,17 @@ mod tests {
         Delta::inserts(RecordBatch::try_new(schema(), vec![column]).unwrap())
     }
 
-    fn no_rows() -> StartRows {
-        let view = ViewStore::open(
-            Arc::new(MemoryStore::new()),
-            ObjectId(1),
-            schema(),
-            ViewLayout::Log,
-        )
-        .unwrap();
-        StartRows::new(view.reader())
+    /// One row in the store, so that nothing of it is in memory.
+    fn one_row() -> StartRows {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let open = || ViewStore::open(Arc::clone(&store), ObjectId(1), schema(), ViewLayout::Log).unwrap();
+        let mut view = open();
+        let change = view.base().prepare(&[rows(1, 0)]).unwrap();
+        view.apply(change);
+        let mut writer = CheckpointWriter::new(Epoch(1));
+        view.freeze().unwrap().write(&mut writer).unwrap();
+        store.commit(writer.finish(), Durability::Sync).unwrap();
+        StartRows::new(open().reader())
     }
 
     fn poll(receiver: &mut ChangeReceiver) -> Poll<Option<Told>> {
@@ -309,7 +311,7 @@ mod tests {
     #[test]
     fn what_waits_for_a_subscriber_is_bounded_in_bytes() {
         let subscribers = Subscribers::default();
-        let mut receiver = subscribers.add(0, no_rows());
+        let mut receiver = subscribers.add(0, one_row());
         let step_bytes = 1 << 20;
         let mut steps = 0;
         while !subscribers.is_empty() {
@@ -330,7 +332,7 @@ mod tests {
     #[test]
     fn one_step_passes_whatever_it_has_and_room_comes_back_when_it_is_taken() {
         let subscribers = Subscribers::default();
-        let mut receiver = subscribers.add(0, no_rows());
+        let mut receiver = subscribers.add(0, one_row());
         for step in 1..4 {
             subscribers.send(step, &schema(), &[rows(2, BYTES_MAX)]);
             assert!(subscribers.bytes() > BYTES_MAX);
@@ -346,7 +348,7 @@ mod tests {
     fn a_few_rows_do_not_keep_the_batch_that_they_are_of() {
         let batch = rows(1000, 1000).batch;
         let subscribers = Subscribers::default();
-        let _receiver = subscribers.add(0, no_rows());
+        let _receiver = subscribers.add(0, one_row());
         let few = Delta::inserts(batch.slice(10, 2));
         subscribers.send(1, &schema(), &[few]);
         assert!(subscribers.bytes() < 5_000, "{}", subscribers.bytes());

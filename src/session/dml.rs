@@ -51,10 +51,9 @@ pub(super) async fn change(
 ) -> Result<Outcome> {
     let catalog = database.shared.catalog();
     let ready = match bound {
-        Some(bound) => bound.plan(database, &catalog).await,
+        Some(bound) => bound.ready(database, &catalog).await,
         None => None,
     };
-    let ready = ready.zip(bound.and_then(|bound| bound.scalars()));
     run(database, (catalog, statement), None, ready).await
 }
 

@@ -245,7 +245,11 @@ SELECT * FROM u;
     for (line, place, message) in [
         (lines[0], "script.sql:2: ", "syntax error"),
         (lines[1], "script.sql:3: ", "column \"nothing\" does not exist"),
-        (lines[2], "script.sql:8: ", ""),
+        (
+            lines[2],
+            "script.sql:7: ",
+            "INSERT has more expressions than target columns",
+        ),
         (lines[3], "script.sql:10: ", "relation \"u\" does not exist"),
     ] {
         assert!(line.contains(place) && line.contains(message), "{told}");

@@ -47,6 +47,7 @@ mod mixed;
 mod named_windows;
 mod names;
 mod numbers;
+mod parameter_value;
 mod parameters;
 mod pg_words;
 mod place;
@@ -96,6 +97,7 @@ pub use self::floats::real;
 pub use self::functions::{FloatSum, IntervalSum, WideFloat, is_built_in};
 pub use self::host_types::HostTypes;
 pub use self::index::plan_index;
+pub use self::parameter_value::value_of_parameter;
 pub use self::parameters::{
     OidParameter, PARAMETERS_MAX, Parameter, inferred, parameter_count, parameters_of_oids,
     refuse_parameters, with_markers, with_typed_markers, with_values,

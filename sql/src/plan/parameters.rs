@@ -483,7 +483,7 @@ fn ast_type(data_type: &DataType) -> Result<ast::DataType, SqlError> {
 }
 
 /// The sign and the digits of a number without exponent.
-fn decimal(text: &str) -> Option<(bool, &str)> {
+pub(super) fn decimal(text: &str) -> Option<(bool, &str)> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

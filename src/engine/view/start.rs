@@ -31,7 +31,11 @@ enum Rows {
 impl StartRows {
     /// The rows of a reader.
     pub(crate) fn new(reader: ViewReader) -> Self {
-        Self(Arc::new(Mutex::new(Rows::Unread(reader))))
+        let rows = match reader.rows() {
+            0 => Rows::Done,
+            _ => Rows::Unread(reader),
+        };
+        Self(Arc::new(Mutex::new(rows)))
     }
 
     /// The next part; `None` when there is none. Reads the store, so it blocks.

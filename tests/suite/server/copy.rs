@@ -175,18 +175,22 @@ fn placed(error: &tokio_postgres::Error) -> (String, Option<String>) {
     (told.code().code().to_owned(), told.where_().map(str::to_owned))
 }
 
+/// More lines than a batch has, of which two have a wrong value.
+fn many_lines() -> String {
+    let line = |n| match n {
+        68_000 => format!("{n}\tx\tno number\n"),
+        68_001 => "no key\tx\t1\n".to_owned(),
+        n => format!("{n}\tx\t1\n"),
+    };
+    (0..70_000).map(line).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_values_tell_where_they_are() {
     let served = Served::start().await;
     let client = served.connect().await;
     client.simple_query(TABLE).await.unwrap();
-    let many: String = (0..70_000)
-        .map(|n| match n {
-            68_000 => format!("{n}\tx\tno number\n"),
-            68_001 => "no key\tx\t1\n".to_owned(),
-            n => format!("{n}\tx\t1\n"),
-        })
-        .collect();
+    let many = many_lines();
     let long = format!("{}\n", "x".repeat(150));
     let cut = format!("COPY t, line 1, column a: \"{}...\"", "x".repeat(100));
     for (sql, rows, state, context) in [

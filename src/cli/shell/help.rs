@@ -84,7 +84,8 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     (
         "CREATE SINK",
         "CREATE SINK [IF NOT EXISTS] name FROM relation | AS query\nWITH (connector = 'kafka', topic = '…', \
-         [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;",
+         [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;\n\
+         CREATE SINK [IF NOT EXISTS] name INTO table [(column, …)] FROM relation | AS query;",
     ),
     (
         "CREATE FUNCTION",
@@ -117,13 +118,14 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "SHOW",
-        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | INDEXES | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
-         SHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
+        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | INDEXES | SINKS | FUNCTIONS;\n\
+         SHOW QUERIES | JOBS | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS | SETTINGS;\n\
+         SHOW COLUMNS FROM relation;\nSHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
     ),
     ("DESCRIBE", "DESCRIBE name;"),
     (
         "EXPLAIN",
-        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;\nEXPLAIN WHY | ANALYZE view | sink;",
+        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;\nEXPLAIN ANALYZE view | sink | query;\nEXPLAIN WHY view | sink;",
     ),
     ("CHECKPOINT", "CHECKPOINT;"),
     ("SET", "SET name = value;"),
@@ -146,7 +148,7 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     ("EXECUTE", "EXECUTE name [(expression, …)];"),
     ("DEALLOCATE", "DEALLOCATE name | ALL;"),
-    ("DISCARD", "DISCARD ALL;"),
+    ("DISCARD", "DISCARD ALL | PLANS | SEQUENCES | TEMP;"),
     (
         "DECLARE",
         "DECLARE name CURSOR [WITH HOLD] FOR query | SUBSCRIBE …;",

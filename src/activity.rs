@@ -191,6 +191,11 @@ impl Place {
         self.client.info.pid
     }
 
+    /// The client's user.
+    pub(crate) fn user(&self) -> &str {
+        &self.client.info.user
+    }
+
     /// The client runs a statement.
     pub(crate) fn begin(&self, parsed: &Parsed) {
         let mut doing = self.client.doing.lock();

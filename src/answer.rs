@@ -145,6 +145,15 @@ impl RowStream {
         matches!(self.source, Source::Changes(_))
     }
 
+    /// The next of the rows that SUBSCRIBE starts with, which no change has to be waited for; `None` behind them, and of other
+    /// statements.
+    pub(crate) async fn next_at_start(&mut self) -> Result<Option<RecordBatch>> {
+        match &mut self.source {
+            Source::Query(_) | Source::Ready(_) => Ok(None),
+            Source::Changes(rows) => rows.next_at_start().await,
+        }
+    }
+
     /// The next rows; `None` at the end. If this is dropped before it is done, no row is lost.
     ///
     /// # Errors

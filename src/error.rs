@@ -14,6 +14,7 @@ pub struct Error {
     message: String,
     detail: Option<String>,
     hint: Option<String>,
+    context: Option<Box<str>>,
     position: Option<usize>,
 }
 
@@ -28,6 +29,7 @@ impl Error {
             message: message.into(),
             detail: None,
             hint: None,
+            context: None,
             position: None,
         }
     }
@@ -46,6 +48,13 @@ impl Error {
         self
     }
 
+    /// Adds where in what was read it came up, unless that is known.
+    #[must_use]
+    pub(crate) fn with_context(mut self, context: impl Into<String>) -> Self {
+        self.context.get_or_insert_with(|| context.into().into());
+        self
+    }
+
     /// Adds the place, unless one is known.
     #[must_use]
     pub(crate) fn at(mut self, position: Option<usize>) -> Self {
@@ -60,6 +69,7 @@ impl Error {
             message: change(self.message),
             detail: self.detail.map(&change),
             hint: self.hint.map(&change),
+            context: self.context.map(|context| change(context.into()).into()),
             ..self
         }
     }
@@ -95,6 +105,12 @@ impl Error {
         self.hint.as_deref()
     }
 
+    /// Where in what was read it came up, as PostgreSQL says it: `COPY t, line 3, column b: "x"`.
+    #[must_use]
+    pub fn context(&self) -> Option<&str> {
+        self.context.as_deref()
+    }
+
     /// Where in the text: a byte offset.
     #[must_use]
     pub fn position(&self) -> Option<usize> {
@@ -117,6 +133,7 @@ impl From<SqlError> for Error {
             message: error.message,
             detail: error.detail,
             hint: error.hint,
+            context: None,
             position: error.position,
         }
     }
@@ -138,6 +155,7 @@ impl From<EngineError> for Error {
             message: error.message,
             detail: error.detail,
             hint: error.hint,
+            context: None,
             position: None,
         }
     }

@@ -1,5 +1,6 @@
 //! Subscriptions of the embedding API: the rows of a view or a query as they are, then every change, as an async stream.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,19 +10,18 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::sql::sqlparser::ast;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, ready};
 use highwater_sql::catalog::ObjectBody;
 use highwater_sql::statement::Subscribe;
 use highwater_sql::{parse, plan};
+use tokio::task::JoinHandle;
 
 use crate::database::{Database, Followed, Shared};
 use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+use crate::engine::query::output::SharedView;
 use crate::engine::subscribe::{ChangeReceiver, ChangeSet, Ending, Told};
-use crate::engine::view::ViewReader;
 use crate::error::{Error, Result};
-
-/// Rows per batch of the snapshot.
-const SNAPSHOT_ROWS: usize = 8192;
 
 /// A batch of changes to a table, a view or the answer of a query.
 #[derive(Debug, Clone)]
@@ -36,11 +36,12 @@ pub struct Changes {
 
 /// The changes of a table, a view or the answer of a query, as a [`Stream`]. It ends when what it reads is dropped or the database
 /// closes, and with an error when the view or the query fails. A reader that is too slow is told so by an error (SQLSTATE 53400)
-/// and gets nothing more: it never holds back the pipeline. A query runs until its subscription is dropped, and leaves nothing
-/// behind.
+/// and gets nothing more: it never holds back the pipeline. The rows at the start are read in parts, as they are asked for; if the
+/// database closes before they were all read, that is an error (57P03). A query runs until its subscription is dropped, and leaves
+/// nothing behind.
 pub struct Subscription {
     schema: SchemaRef,
-    snapshot: Snapshot,
+    start: Start,
     receiver: ChangeReceiver,
     wants_progress: bool,
     ended: bool,
@@ -48,10 +49,14 @@ pub struct Subscription {
     followed: Option<Followed>,
 }
 
-/// The rows that are there at the start.
-struct Snapshot {
-    rows: std::vec::IntoIter<Delta>,
+/// How far the rows are read that are there at the start.
+struct Start {
     step: u64,
+    /// Reads of the store block.
+    runtime: tokio::runtime::Handle,
+    /// The part that is being read.
+    reading: Option<JoinHandle<std::result::Result<Option<Delta>, EngineError>>>,
+    is_over: bool,
 }
 
 impl Database {
@@ -85,6 +90,58 @@ impl Subscription {
         &self.schema
     }
 
+    /// The next of the rows that were there at the start; `None` behind the last.
+    fn poll_start(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Changes>>> {
+        let rows = &self.receiver.start;
+        let start = &mut self.start;
+        let reading = start.reading.get_or_insert_with(|| {
+            let rows = rows.clone();
+            start.runtime.spawn_blocking(move || rows.next_part())
+        });
+        let part = ready!(Pin::new(reading).poll(context));
+        start.reading = None;
+        start.is_over = rows.is_done();
+        // A database whose threads have ended is closed.
+        let part = part.unwrap_or(Ok(None));
+        let step = start.step;
+        match part {
+            Ok(Some(delta)) => Poll::Ready(Ok(Some(Changes {
+                step,
+                weights: (0..delta.num_rows()).map(|row| delta.weight(row)).collect(),
+                rows: delta.batch,
+            }))),
+            Ok(None) if start.is_over => Poll::Ready(Ok(None)),
+            Ok(None) => {
+                self.end();
+                Poll::Ready(Err(match self.receiver.ending() {
+                    Some(Ending::Lagged) => lag_error(),
+                    Some(Ending::Failed(error)) => Error::from(error.clone()),
+                    Some(Ending::Closed) | None => closed_error(),
+                }))
+            }
+            Err(error) => {
+                self.end();
+                Poll::Ready(Err(error.into()))
+            }
+        }
+    }
+
+    /// Gives nothing more, and lets go of what it has.
+    fn end(&mut self) {
+        self.ended = true;
+        self.start.is_over = true;
+        self.followed = None;
+        self.receiver.start.cut();
+    }
+
+    /// Passes over the rows that were there at the start, and that no step has changed since.
+    fn without_start(&mut self) {
+        if self.start.step == 0 {
+            self.receiver.start.skip();
+            self.start.is_over = true;
+        }
+    }
+
     /// Tells of progress too: [`Changes`] without rows say that all changes up to their step have come.
     #[must_use]
     pub fn with_progress(mut self) -> Self {
@@ -100,41 +157,33 @@ impl Stream for Subscription {
         if self.ended {
             return Poll::Ready(None);
         }
-        if let Some(changes) = self.snapshot.next() {
-            return Poll::Ready(Some(Ok(changes)));
+        if !self.start.is_over {
+            match ready!(self.poll_start(context)) {
+                Ok(None) => {}
+                part => return Poll::Ready(part.transpose()),
+            }
         }
         let wants_progress = self.wants_progress;
         match self.receiver.poll(context, wants_progress) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Told::Changes(ChangeSet { step, rows, weights }))) => {
-                Poll::Ready(Some(Ok(Changes { step, rows, weights })))
-            }
+            Poll::Ready(Some(Told::Changes(ChangeSet {
+                step, rows, weights, ..
+            }))) => Poll::Ready(Some(Ok(Changes { step, rows, weights }))),
             Poll::Ready(Some(Told::Reached(step))) => Poll::Ready(Some(Ok(Changes {
                 step,
                 rows: RecordBatch::new_empty(Arc::clone(&self.schema)),
                 weights: Vec::new(),
             }))),
             Poll::Ready(None) => {
-                self.ended = true;
-                self.followed = None;
-                let error = self.receiver.ending().map(|ending| match ending {
-                    Ending::Lagged => lag_error(),
-                    Ending::Failed(error) => Error::from(error.clone()),
+                self.end();
+                let error = self.receiver.ending().and_then(|ending| match ending {
+                    Ending::Lagged => Some(lag_error()),
+                    Ending::Failed(error) => Some(Error::from(error.clone())),
+                    Ending::Closed => None,
                 });
                 Poll::Ready(error.map(Err))
             }
         }
-    }
-}
-
-impl Snapshot {
-    fn next(&mut self) -> Option<Changes> {
-        let delta = self.rows.next()?;
-        Some(Changes {
-            step: self.step,
-            weights: (0..delta.num_rows()).map(|row| delta.weight(row)).collect(),
-            rows: delta.batch,
-        })
     }
 }
 
@@ -167,6 +216,9 @@ impl ChangeRows {
         let query = || Ok(statement.query.clone());
         let mut subscription = open(database, statement.relation.as_deref(), query).await?;
         subscription.wants_progress = options.progress;
+        if !options.snapshot {
+            subscription.without_start();
+        }
         let schema = change_schema(subscription.schema(), options);
         Ok(Self {
             subscription,
@@ -181,6 +233,21 @@ impl ChangeRows {
         &self.schema
     }
 
+    /// The next of the rows that were there at the start; `None` behind them.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub(crate) async fn next_at_start(&mut self) -> Result<Option<RecordBatch>> {
+        while !self.subscription.start.is_over {
+            let part = poll_fn(|context| self.subscription.poll_start(context)).await?;
+            let rows = part.map(|changes| self.rows(&changes)).transpose()?;
+            if let Some(rows) = rows.filter(|rows| rows.num_rows() > 0) {
+                return Ok(Some(rows));
+            }
+        }
+        Ok(None)
+    }
+
     /// The next changes.
     ///
     /// # Errors
@@ -192,9 +259,6 @@ impl ChangeRows {
             };
             if changes.weights.is_empty() {
                 return self.progress(changes.step).map(Some);
-            }
-            if changes.step == 0 && !self.options.snapshot {
-                continue;
             }
             let rows = self.rows(&changes)?;
             if rows.num_rows() > 0 {
@@ -327,6 +391,10 @@ fn lag_error() -> Error {
         .with_hint("Read faster, or subscribe again: it starts with the rows as they are then.")
 }
 
+fn closed_error() -> Error {
+    Error::new("57P03", "the database was closed before all rows were read")
+}
+
 /// Opens a subscription: to the rows of `relation`, if they are stored, or else to the answer of `query`.
 ///
 /// # Errors
@@ -350,13 +418,13 @@ async fn open(
         }
     }
     let (followed, view) = database.follow(query()?).await?;
-    let (reader, receiver) = {
+    let receiver = {
         // No step is published between the snapshot and the first change.
         let _still = shared.engine.parts().publish.read();
         view.follow(true)
     };
     let step = if followed.starts_full { 0 } else { view.step() };
-    Subscription::new(&reader, receiver, step, Some(followed))
+    Ok(Subscription::new(shared, (receiver, &view), step, Some(followed)))
 }
 
 /// Opens a subscription to a table or a materialized view.
@@ -369,34 +437,33 @@ fn open_stored(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let noun = object.body.kind().noun();
     let view = shared.filled_view(object)?;
     let view = view.ok_or_else(|| Error::new("55000", format!("{noun} \"{name}\" does not run")))?;
-    let (reader, receiver) = {
+    let receiver = {
         // No step is published between the snapshot and the first change.
         let _still = shared.engine.parts().publish.read();
         view.follow(false)
     };
-    Subscription::new(&reader, receiver, 0, None)
+    Ok(Subscription::new(shared, (receiver, &view), 0, None))
 }
 
 impl Subscription {
     fn new(
-        reader: &ViewReader,
-        receiver: ChangeReceiver,
+        shared: &Shared,
+        (receiver, view): (ChangeReceiver, &SharedView),
         step: u64,
         followed: Option<Followed>,
-    ) -> Result<Self> {
-        // Read at once: a snapshot of the store would keep that open.
-        let rows = reader.contents_as_deltas(SNAPSHOT_ROWS);
-        let rows = rows.collect::<std::result::Result<Vec<_>, _>>()?;
-        Ok(Self {
-            schema: Arc::clone(reader.schema()),
-            snapshot: Snapshot {
-                rows: rows.into_iter(),
+    ) -> Self {
+        Self {
+            schema: view.schema(),
+            start: Start {
                 step,
+                runtime: shared.runtime.clone(),
+                reading: None,
+                is_over: receiver.start.is_done(),
             },
             receiver,
             wants_progress: false,
             ended: false,
             followed,
-        })
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "cli/caught_up.rs"]
+mod caught_up;
 #[path = "cli/shell.rs"]
 mod shell;
 

@@ -112,6 +112,9 @@ pub(super) struct ServeOptions {
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
+    /// Refuse connections without TLS
+    #[arg(long, requires = "tls_cert")]
+    pub(super) tls_required: bool,
     /// Where /metrics, /healthz and /readyz are told over HTTP; 127.0.0.1:8433 if no address is given
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:8433")]
     pub(super) http: Option<SocketAddr>,
@@ -121,6 +124,12 @@ pub(super) struct ServeOptions {
     /// How many clients there may be at once
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) max_connections: u32,
+    /// How many more there may be that have not logged in yet; one more sends away who has waited longest
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) max_unauthenticated: u32,
+    /// How long a client may take to log in, such as 30s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub(super) authentication_timeout: Duration,
     /// Time between checkpoints, such as 500ms or 10s: how much is read again after a crash
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(super) checkpoint_interval: Duration,
@@ -339,6 +348,8 @@ mod tests {
             &["--url", "postgres://h", "db"],
             &["--url", "postgres://h", "--memory-limit", "1GB"],
             &["--url", "somewhere"],
+            &["serve", "db", "--tls-required"],
+            &["serve", "db", "--max-unauthenticated", "0"],
         ] {
             let error = parse(["highwater"].iter().chain(wrong)).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{wrong:?}");

@@ -14,7 +14,7 @@ use super::script::{Piece, Script};
 use super::shell::commands::{self, Next};
 use super::shell::variables::Variables;
 use super::subscription;
-use crate::sql::parse::parse;
+use crate::sql::parse::{parse, parse_each};
 use crate::sql::statement::{CopyDirection, Parsed, Statement};
 use crate::{Error, Notice};
 
@@ -34,6 +34,63 @@ pub(super) struct Client {
     /// `\\set`
     pub(super) variables: Variables,
     includes: usize,
+}
+
+/// What is wrong with a script that is only planned.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Statements that would be refused.
+    refused: usize,
+    /// Statements that read what a refused one would have made.
+    unknown: usize,
+    /// What refused statements would have made.
+    missing: Vec<String>,
+}
+
+impl Found {
+    /// Notes a statement with an error; whether that is to be told, because no earlier one is its cause.
+    fn is_news(&mut self, parsed: Option<&Parsed>, error: &Error) -> bool {
+        let is_of = |name: &String| error.message().contains(&format!("\"{name}\" does not exist"));
+        let is_caused = error.sqlstate() == "42P01" && self.missing.iter().any(is_of);
+        self.missing
+            .extend(parsed.and_then(|parsed| made_by(&parsed.statement)));
+        match is_caused {
+            true => self.unknown += 1,
+            false => self.refused += 1,
+        }
+        !is_caused
+    }
+
+    /// All of it in a sentence, if there is anything.
+    pub(super) fn summary(&self) -> Option<String> {
+        let count = |count: usize| match count {
+            1 => "1 statement".to_owned(),
+            more => format!("{more} statements"),
+        };
+        if self.refused == 0 {
+            return None;
+        }
+        let mut text = format!("{} of the script would be refused", count(self.refused));
+        if self.unknown > 0 {
+            text.push_str(&format!(
+                "; {} more could not be planned without them",
+                count(self.unknown)
+            ));
+        }
+        text.push('.');
+        Some(text)
+    }
+}
+
+/// The name of the relation that a statement makes.
+fn made_by(statement: &Statement) -> Option<String> {
+    match statement {
+        Statement::CreateSource(source) => Some(source.name.clone()),
+        Statement::CreateTable(table) => Some(table.name.clone()),
+        Statement::CreateView(view) => Some(view.name.clone()),
+        Statement::CreateMaterializedView(view) => Some(view.name.clone()),
+        _ => None,
+    }
 }
 
 /// A part of a script, ready to run.
@@ -106,6 +163,50 @@ impl Client {
         let ended = self.run_pieces(script, &ready).await;
         self.includes -= 1;
         ended
+    }
+
+    /// Plans the statements of a part of a script, and tells every error that is not the consequence of an earlier one.
+    ///
+    /// # Errors
+    /// An output that takes no more.
+    pub(super) async fn check_part(
+        &mut self,
+        script: &Script,
+        part: Range<usize>,
+        found: &mut Found,
+    ) -> Result<(), Failure> {
+        let start = part.start;
+        let told = |failure: Failure| match failure {
+            Failure::Told => Ok(()),
+            other => Err(other),
+        };
+        let statements = match parse_each(&script.text[part]) {
+            Ok(statements) => statements,
+            Err(error) => {
+                let error = error.into();
+                found.is_news(None, &error);
+                return told(self.tell(&error, script, start, 0));
+            }
+        };
+        for (offset, parsed) in statements {
+            let (parsed, planned) = match parsed {
+                Ok(parsed) => {
+                    let planned = self.statement(&parsed).await;
+                    (Some(parsed), planned)
+                }
+                Err(error) => (None, Err(Error::from(error).into())),
+            };
+            match planned {
+                Ok(()) => {}
+                Err(Failure::Database(error)) => {
+                    if found.is_news(parsed.as_ref(), &error) {
+                        told(self.tell(&error, script, start, offset))?;
+                    }
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
     }
 
     async fn run_pieces(&mut self, script: &Script, pieces: &[Ready<'_>]) -> Result<Next, Failure> {

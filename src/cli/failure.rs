@@ -99,6 +99,9 @@ pub(super) fn write_error(
     if let Some(hint) = error.hint() {
         writeln!(out, "{}  {hint}", paint.on(Tone::Strong, "HINT:"))?;
     }
+    if let Some(context) = error.context() {
+        writeln!(out, "{}  {context}", paint.on(Tone::Strong, "CONTEXT:"))?;
+    }
     Ok(())
 }
 

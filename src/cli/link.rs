@@ -177,7 +177,7 @@ impl Link {
                 let copy = copy_of(parsed)?;
                 let target = session.copy_in(copy)?;
                 let schema = SchemaRef::clone(target.schema());
-                let mut reader = CopyReader::new(&copy.options, &schema, target.types())?;
+                let mut reader = CopyReader::new(&copy.options, target.table(), &schema, target.types())?;
                 while let Some(piece) = read()? {
                     reader.take(&piece)?;
                 }

@@ -4,6 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::pin::pin;
 use std::time::Duration;
 
+use super::paint::grouped;
+
 /// Reads that are done before this have no bar.
 const FIRST: Duration = Duration::from_millis(500);
 /// How often the bar is drawn.
@@ -65,19 +67,6 @@ fn bar(read: u64, of: u64) -> String {
         grouped(of),
         width = WIDTH as usize
     )
-}
-
-/// A number with commas between its thousands.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -28,7 +28,10 @@ pub(super) async fn serve(options: &ServeOptions) -> Result<ExitCode, Failure> {
     let server = ServerOptions {
         listen: options.listen,
         tls: files.map(|(certificate, key)| TlsFiles { certificate, key }),
+        tls_required: options.tls_required,
         connections_max: options.max_connections as usize,
+        unauthenticated_max: options.max_unauthenticated as usize,
+        authentication_timeout: options.authentication_timeout,
     };
     let served = async {
         let server = Server::bind(database.clone(), server).await?;

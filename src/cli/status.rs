@@ -10,7 +10,7 @@ use crate::{Result, Session};
 pub(super) struct Status {
     /// Sources that are read.
     pub(super) sources: Vec<SourceStatus>,
-    /// Views and sinks.
+    /// Views and sinks, and tables that a connector fills.
     pub(super) queries: Vec<QueryStatus>,
     /// Deliveries.
     pub(super) sinks: Vec<SinkStatus>,
@@ -20,8 +20,8 @@ pub(super) struct Status {
     pub(super) checkpoint_us: Option<i64>,
     /// Why checkpoints fail.
     pub(super) checkpoint_error: Option<String>,
-    /// The queries of each pipeline that have lanes.
-    pub(super) pipelines: Vec<Vec<String>>,
+    /// Queries that read a source and have no lanes yet: they have not caught up with anything.
+    pub(super) unassigned: usize,
 }
 
 /// One source.
@@ -41,7 +41,7 @@ pub(super) struct SourceStatus {
     pub(super) trouble: Option<String>,
 }
 
-/// One view or sink.
+/// One view or sink, or a table that a connector fills.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct QueryStatus {
     /// Its name.
@@ -54,6 +54,8 @@ pub(super) struct QueryStatus {
     pub(super) detail: Option<String>,
     /// Rows that came too late for it.
     pub(super) late_rows: i64,
+    /// Whether it reads a source.
+    pub(super) reads_source: bool,
 }
 
 /// The delivery of a sink.
@@ -91,7 +93,9 @@ impl Status {
         let mut status = Self::default();
         let queries = Figures::ask(
             session,
-            "SELECT * FROM hw.queries WHERE kind <> 'table' ORDER BY name",
+            "SELECT q.*, r.query IS NOT NULL AS reads_source FROM hw.queries q
+             LEFT JOIN (SELECT DISTINCT query FROM hw.operators WHERE operator LIKE 'Source %') r ON r.query = q.name
+             WHERE q.kind <> 'table' OR r.query IS NOT NULL ORDER BY q.name",
         )
         .await?;
         status.queries = queries.rows().map(query_status).collect();
@@ -101,10 +105,14 @@ impl Status {
         )
         .await?;
         let lanes_of = status.read_lanes(&lanes);
+        let is_unassigned = |query: &&QueryStatus| {
+            query.reads_source && query.state == "RUNNING" && !lanes_of.contains(&query.name)
+        };
+        status.unassigned = status.queries.iter().filter(is_unassigned).count();
         let sinks = Figures::ask(session, "SELECT * FROM hw.sinks ORDER BY name").await?;
         status.sinks = sinks.rows().map(sink_status).collect();
         let checkpoints = Figures::ask(session, "SELECT * FROM hw.checkpoints").await?;
-        status.read_checkpoints(&checkpoints, &lanes_of);
+        status.read_checkpoints(&checkpoints);
         Ok(status)
     }
 
@@ -139,26 +147,13 @@ impl Status {
         readings.into_keys().map(|(_, query)| query).collect()
     }
 
-    fn read_checkpoints(&mut self, checkpoints: &Figures, lanes_of: &BTreeSet<String>) {
+    fn read_checkpoints(&mut self, checkpoints: &Figures) {
         let mut oldest = None;
         for row in checkpoints.rows() {
             self.epoch = self.epoch.max(row.int("epoch").unwrap_or(0));
             let at = row.int("at");
             oldest = Some(oldest.map_or(at, |oldest: Option<i64>| oldest.min(at)));
             self.checkpoint_error = self.checkpoint_error.take().or_else(|| row.text("error"));
-            let queries: Vec<String> = row
-                .text("queries")
-                .unwrap_or_default()
-                .split(", ")
-                .map(str::to_owned)
-                .collect();
-            // A pipeline whose lanes are not assigned yet has not caught up with anything.
-            self.pipelines.push(
-                queries
-                    .into_iter()
-                    .filter(|query| lanes_of.contains(query))
-                    .collect(),
-            );
         }
         self.checkpoint_us = oldest.flatten();
     }
@@ -176,8 +171,8 @@ impl Status {
     /// Whether all there is has been read and delivered.
     pub(super) fn is_caught_up(&self) -> bool {
         let is_read = self.sources.iter().all(|source| source.lag == Some(0));
-        let has_lanes = self.pipelines.iter().all(|queries| !queries.is_empty());
-        is_read && has_lanes && !self.pipelines.is_empty() && self.pending_rows() == 0
+        let is_filled = self.queries.iter().all(|query| query.state != "BACKFILLING");
+        is_read && is_filled && self.unassigned == 0 && self.pending_rows() == 0
     }
 }
 
@@ -236,6 +231,7 @@ fn query_status(row: Row<'_>) -> QueryStatus {
         error,
         detail: row.text("detail"),
         late_rows: row.int("late_rows").unwrap_or(0),
+        reads_source: row.flag("reads_source"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What COPY carries: rows as lines of text or CSV, or in PostgreSQL's binary format. The server and the shell read and write it;
 //! `session` has the statement itself.
 
+mod place;
 mod read_binary;
 mod read_lines;
 mod write_binary;
@@ -11,6 +12,9 @@ use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use bytes::BytesMut;
 
+pub use self::place::CopiedRows;
+use self::place::Lines;
+pub(crate) use self::place::context;
 use self::read_binary::BinaryReader;
 use self::read_lines::LineReader;
 use self::write_binary::{BinaryRows, TRAILER};
@@ -36,14 +40,20 @@ enum ReaderForm<'a> {
 }
 
 impl<'a> CopyReader<'a> {
-    /// For rows with a value for each column of `schema`; `types` are the types of these values.
+    /// For rows with a value for each column of `schema`, for the table of this name; `types` are the types of these values.
     ///
     /// # Errors
     /// Options that name a column which is none of them.
-    pub fn new(options: &'a CopyOptions, schema: &SchemaRef, types: &[DataType]) -> Result<Self> {
+    pub fn new(
+        options: &'a CopyOptions,
+        table: &str,
+        schema: &SchemaRef,
+        types: &[DataType],
+    ) -> Result<Self> {
+        let rows = TextRows::new(table, schema);
         let form = match options.format {
-            CopyFormat::Text | CopyFormat::Csv => ReaderForm::Lines(LineReader::new(options, schema)?),
-            CopyFormat::Binary => ReaderForm::Binary(BinaryReader::new(schema, types)),
+            CopyFormat::Text | CopyFormat::Csv => ReaderForm::Lines(LineReader::new(options, rows)?),
+            CopyFormat::Binary => ReaderForm::Binary(BinaryReader::new(rows, types)),
         };
         Ok(Self { form, bytes: 0 })
     }
@@ -51,7 +61,7 @@ impl<'a> CopyReader<'a> {
     /// Takes a piece.
     ///
     /// # Errors
-    /// What is no row of this form, or more than one COPY may bring.
+    /// What is no row of this form, with its place; more than one COPY may bring.
     pub fn take(&mut self, piece: &[u8]) -> Result<()> {
         self.bytes += piece.len();
         if self.bytes > COPY_BYTES_MAX {
@@ -73,7 +83,7 @@ impl<'a> CopyReader<'a> {
     ///
     /// # Errors
     /// A last row that is none.
-    pub fn finish(self) -> Result<Vec<RecordBatch>> {
+    pub fn finish(self) -> Result<CopiedRows> {
         match self.form {
             ReaderForm::Lines(lines) => lines.finish(),
             ReaderForm::Binary(binary) => binary.finish(),
@@ -83,15 +93,20 @@ impl<'a> CopyReader<'a> {
 
 /// Rows that were read, as batches of texts.
 struct TextRows {
+    /// The table that they are for.
+    table: String,
     schema: SchemaRef,
+    lines: Lines,
     columns: Vec<StringBuilder>,
     rows: usize,
     batches: Vec<RecordBatch>,
 }
 
 impl TextRows {
-    fn new(schema: &SchemaRef) -> Self {
+    fn new(table: &str, schema: &SchemaRef) -> Self {
         Self {
+            table: table.to_owned(),
+            lines: Lines::default(),
             schema: SchemaRef::clone(schema),
             columns: schema.fields().iter().map(|_| StringBuilder::new()).collect(),
             rows: 0,
@@ -99,8 +114,9 @@ impl TextRows {
         }
     }
 
-    /// Notes that each column has the value of one more row.
-    fn row_is_whole(&mut self) -> Result<()> {
+    /// Notes that each column has the value of one more row, which is on this line.
+    fn row_is_whole(&mut self, line: u64) -> Result<()> {
+        self.lines.add(line);
         self.rows += 1;
         match self.rows >= BATCH_ROWS {
             true => self.cut(),
@@ -121,11 +137,14 @@ impl TextRows {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    fn finish(mut self) -> Result<CopiedRows> {
         if self.rows > 0 {
             self.cut()?;
         }
-        Ok(self.batches)
+        Ok(CopiedRows {
+            batches: self.batches,
+            lines: self.lines,
+        })
     }
 }
 

@@ -1,9 +1,8 @@
 //! Rows that come in PostgreSQL's binary format.
 
-use arrow::datatypes::{DataType, SchemaRef};
-use arrow::record_batch::RecordBatch;
+use arrow::datatypes::DataType;
 
-use super::TextRows;
+use super::{CopiedRows, TextRows, context};
 use crate::binary::text_of;
 use crate::sql::oids::wire_type;
 use crate::{Error, Result};
@@ -38,9 +37,9 @@ enum At {
 
 impl BinaryReader {
     /// For rows with a value of each of these types.
-    pub(super) fn new(schema: &SchemaRef, types: &[DataType]) -> Self {
+    pub(super) fn new(rows: TextRows, types: &[DataType]) -> Self {
         Self {
-            rows: TextRows::new(schema),
+            rows,
             oids: types.iter().map(|data_type| wire_type(data_type).oid).collect(),
             rest: Vec::new(),
             at: At::Header,
@@ -105,11 +104,11 @@ impl BinaryReader {
         let width = self.oids.len();
         if usize::try_from(count) != Ok(width) {
             let message = format!("row field count is {count}, expected {width}");
-            return Err(self.on_row(broken(&message)));
+            return Err(self.on_row(None, broken(&message)));
         }
         let mut values = Vec::with_capacity(width);
         let mut at = 2;
-        for _ in 0..width {
+        for place in 0..width {
             let Some(length) = number(bytes, at) else {
                 return Ok(None);
             };
@@ -123,27 +122,33 @@ impl BinaryReader {
                     at += length;
                 }
                 Err(_) if length == -1 => values.push(None),
-                Err(_) => return Err(self.on_row(broken("invalid field size"))),
+                Err(_) => return Err(self.on_row(Some(place), broken("invalid field size"))),
             }
         }
-        self.row += 1;
         for (place, value) in values.into_iter().enumerate() {
             let text = value.map(|value| text_of(self.oids[place], value)).transpose();
-            let text = text.map_err(|error| self.on_row(error))?;
+            let text = text.map_err(|error| self.on_row(Some(place), error))?;
             self.rows.columns[place].append_option(text);
         }
-        self.rows.row_is_whole()?;
+        self.row += 1;
+        self.rows.row_is_whole(self.row)?;
         Ok(Some(at))
     }
 
-    fn on_row(&self, error: Error) -> Error {
-        error.with_detail(format!("It is in row {} of the COPY.", self.row))
+    /// An error in the row that is being read, and in the column at a place.
+    fn on_row(&self, place: Option<usize>, error: Error) -> Error {
+        let column = place.map(|place| self.rows.schema.field(place).name().as_str());
+        error.with_context(context(&self.rows.table, self.row + 1, column, None))
     }
 
-    pub(super) fn finish(self) -> Result<Vec<RecordBatch>> {
+    pub(super) fn finish(self) -> Result<CopiedRows> {
         // PostgreSQL takes a file without a trailer, too, if it ends with a whole row.
         if !self.rest.is_empty() || matches!(self.at, At::Header | At::Extension(1..)) {
-            return Err(broken("unexpected EOF in COPY data"));
+            let error = broken("unexpected EOF in COPY data");
+            return Err(match self.at {
+                At::Row => self.on_row(None, error),
+                _ => error,
+            });
         }
         self.rows.finish()
     }
@@ -170,13 +175,11 @@ mod tests {
     /// Two columns: a number and a text.
     fn read(bytes: &[u8], piece: usize) -> Result<Vec<(Option<String>, Option<String>)>> {
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Utf8, true));
-        let mut reader = BinaryReader::new(
-            &Arc::new(Schema::new(fields.to_vec())),
-            &[DataType::Int32, DataType::Utf8],
-        );
+        let rows = TextRows::new("t", &Arc::new(Schema::new(fields.to_vec())));
+        let mut reader = BinaryReader::new(rows, &[DataType::Int32, DataType::Utf8]);
         bytes.chunks(piece).try_for_each(|piece| reader.take(piece))?;
         let mut rows = Vec::new();
-        for batch in reader.finish()? {
+        for batch in reader.finish()?.batches {
             let text = |column: usize, row: usize| {
                 let texts = batch.column(column).as_string::<i32>();
                 texts.is_valid(row).then(|| texts.value(row).to_owned())
@@ -205,23 +208,38 @@ mod tests {
 
     #[test]
     fn what_is_no_such_file_is_refused() {
-        for (bytes, message) in [
-            (b"PGCOPX\n".to_vec(), "COPY file signature not recognized"),
-            (b"PGCO".to_vec(), "unexpected EOF in COPY data"),
+        for (bytes, message, context) in [
+            (b"PGCOPX\n".to_vec(), "COPY file signature not recognized", None),
+            (b"PGCO".to_vec(), "unexpected EOF in COPY data", None),
             (
                 file(&[ROW, &[255, 255], ROW].concat()),
                 "received copy data after EOF marker",
+                None,
             ),
-            (file(&ROW[..9]), "unexpected EOF in COPY data"),
-            (file(&[0, 1]), "row field count is 1, expected 2"),
+            (
+                file(&ROW[..9]),
+                "unexpected EOF in COPY data",
+                Some("COPY t, line 1"),
+            ),
+            (
+                file(&[ROW, &[0, 1]].concat()),
+                "row field count is 1, expected 2",
+                Some("COPY t, line 2"),
+            ),
             (
                 file(&[0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]),
                 "incorrect binary data format",
+                Some("COPY t, line 1, column a"),
             ),
-            (file(&[0, 2, 255, 255, 255, 254]), "invalid field size"),
+            (
+                file(&[ROW, &[0, 2, 0, 0, 0, 4, 0, 0, 0, 7, 255, 255, 255, 254]].concat()),
+                "invalid field size",
+                Some("COPY t, line 2, column b"),
+            ),
         ] {
             let error = read(&bytes, 1000).unwrap_err();
             assert_eq!(error.message(), message);
+            assert_eq!(error.context(), context, "{message}");
         }
     }
 }

@@ -1,9 +1,6 @@
 //! The lines of COPY FROM as columns of texts. They come in pieces, cut anywhere.
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-
-use super::{TextRows, named_columns};
+use super::{CopiedRows, TextRows, context, named_columns};
 use crate::binary::utf8;
 use crate::sql::statement::{CopyFormat, CopyHeader, CopyOptions};
 use crate::{Error, Result};
@@ -20,6 +17,7 @@ pub(super) struct LineReader<'a> {
     rest: Vec<u8>,
     /// How much of it was looked at, and whether that ends within quotes.
     looked: (usize, bool),
+    /// The last line that was read; values with line breaks have several.
     line: u64,
     /// The line that says the end has come.
     is_over: bool,
@@ -33,13 +31,13 @@ enum Field {
 }
 
 impl<'a> LineReader<'a> {
-    /// For lines with a value for each column of `schema`.
-    pub(super) fn new(options: &'a CopyOptions, schema: &SchemaRef) -> Result<Self> {
+    /// For lines with a value for each column of `rows`.
+    pub(super) fn new(options: &'a CopyOptions, rows: TextRows) -> Result<Self> {
         Ok(Self {
             options,
-            rows: TextRows::new(schema),
-            not_null: named_columns("FORCE_NOT_NULL", &options.force_not_null, schema)?,
-            null_in_quotes: named_columns("FORCE_NULL", &options.force_null, schema)?,
+            not_null: named_columns("FORCE_NOT_NULL", &options.force_not_null, &rows.schema)?,
+            null_in_quotes: named_columns("FORCE_NULL", &options.force_null, &rows.schema)?,
+            rows,
             rest: Vec::new(),
             looked: (0, false),
             line: 0,
@@ -107,12 +105,23 @@ impl<'a> LineReader<'a> {
     }
 
     fn one(&mut self, line: &[u8]) -> Result<()> {
+        let is_first = self.line == 0;
         self.line += 1;
         if line == b"\\." {
             self.is_over = true;
             return Ok(());
         }
-        let is_header = self.line == 1 && self.options.header != CopyHeader::None;
+        if self.options.format == CopyFormat::Csv {
+            self.line += line.iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+        self.record(line, is_first).map_err(|error| {
+            let text = String::from_utf8_lossy(line);
+            error.with_context(context(&self.rows.table, self.line, None, Some(&text)))
+        })
+    }
+
+    fn record(&mut self, line: &[u8], is_first: bool) -> Result<()> {
+        let is_header = is_first && self.options.header != CopyHeader::None;
         if is_header && self.options.header == CopyHeader::Names {
             return Ok(());
         }
@@ -126,22 +135,24 @@ impl<'a> LineReader<'a> {
         let width = self.rows.columns.len();
         if fields.len() < width {
             let name = fields.len() + 1;
-            return Err(self.error("22P04", format!("missing data for column {name}")));
+            return Err(broken(format!("missing data for column {name}")));
         }
         if fields.len() > width {
-            return Err(self.error("22P04", "extra data after last expected column".to_owned()));
+            return Err(broken("extra data after last expected column".to_owned()));
         }
-        let line = self.line;
         for (column, field) in self.rows.columns.iter_mut().zip(fields) {
             match field {
                 Field::Null => column.append_null(),
                 Field::Value(bytes) => {
-                    let text = utf8(&bytes).map_err(|error| on_line(error, line))?;
+                    // What cannot be read is not shown.
+                    let place =
+                        |error: Error| error.with_context(context(&self.rows.table, self.line, None, None));
+                    let text = utf8(&bytes).map_err(place)?;
                     column.append_value(text);
                 }
             }
         }
-        self.rows.row_is_whole()
+        self.rows.row_is_whole(self.line)
     }
 
     /// Checks that the first line has the names of the columns.
@@ -153,7 +164,7 @@ impl<'a> LineReader<'a> {
                 fields.len(),
                 names.len()
             );
-            return Err(self.error("22P04", message));
+            return Err(broken(message));
         }
         for (place, (field, name)) in fields.iter().zip(names).enumerate() {
             let got = match field {
@@ -166,7 +177,7 @@ impl<'a> LineReader<'a> {
                 place + 1,
                 name.name()
             );
-            return Err(self.error("22P04", message));
+            return Err(broken(message));
         }
         Ok(())
     }
@@ -227,7 +238,7 @@ impl<'a> LineReader<'a> {
                 Some(byte) if byte != *delimiter => value.push(byte),
                 end => {
                     if in_quotes {
-                        return Err(self.error("22P04", "unterminated CSV quoted field".to_owned()));
+                        return Err(broken("unterminated CSV quoted field".to_owned()));
                     }
                     let value = std::mem::take(&mut value);
                     let has = |flags: &[bool]| flags.get(fields.len()).is_some_and(|flag| *flag);
@@ -248,11 +259,7 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    fn error(&self, state: &'static str, message: String) -> Error {
-        on_line(Error::new(state, message), self.line)
-    }
-
-    pub(super) fn finish(mut self) -> Result<Vec<RecordBatch>> {
+    pub(super) fn finish(mut self) -> Result<CopiedRows> {
         let rest = std::mem::take(&mut self.rest);
         if !self.is_over && !rest.is_empty() {
             self.one(rest.strip_suffix(b"\r").unwrap_or(&rest))?;
@@ -261,8 +268,8 @@ impl<'a> LineReader<'a> {
     }
 }
 
-fn on_line(error: Error, line: u64) -> Error {
-    error.with_detail(format!("It is on line {line} of the COPY."))
+fn broken(message: String) -> Error {
+    Error::new("22P04", message)
 }
 
 /// A value of the text format without its backslashes.
@@ -311,24 +318,27 @@ mod tests {
 
     use super::*;
 
-    fn read(options: &CopyOptions, text: &str, piece: usize) -> Result<Vec<Vec<Option<String>>>> {
+    fn rows() -> TextRows {
         let fields = ["a", "b"].map(|name| Field::new(name, DataType::Utf8, true));
-        let schema = Arc::new(Schema::new(fields.to_vec()));
-        let mut reader = LineReader::new(options, &schema)?;
+        TextRows::new("t", &Arc::new(Schema::new(fields.to_vec())))
+    }
+
+    fn read(options: &CopyOptions, text: &str, piece: usize) -> Result<Vec<Vec<Option<String>>>> {
+        let mut reader = LineReader::new(options, rows())?;
         for piece in text.as_bytes().chunks(piece) {
             reader.take(piece)?;
         }
-        let mut rows = Vec::new();
-        for batch in reader.finish()? {
+        let mut all = Vec::new();
+        for batch in reader.finish()?.batches {
             for row in 0..batch.num_rows() {
                 let cells = batch.columns().iter().map(|column| {
                     let texts = column.as_string::<i32>();
                     texts.is_valid(row).then(|| texts.value(row).to_owned())
                 });
-                rows.push(cells.collect());
+                all.push(cells.collect());
             }
         }
-        Ok(rows)
+        Ok(all)
     }
 
     use arrow::array::Array as _;
@@ -375,17 +385,30 @@ mod tests {
 
     #[test]
     fn lines_with_too_few_or_too_many_values_are_refused() {
-        for (text, message) in [
-            ("1\n", "missing data for column 2"),
-            ("1\t2\t3\n", "extra data after last expected column"),
+        for (text, message, context) in [
+            ("1\n", "missing data for column 2", "COPY t, line 1: \"1\""),
+            (
+                "a\tb\n1\t2\t3\n",
+                "extra data after last expected column",
+                "COPY t, line 2: \"1\t2\t3\"",
+            ),
         ] {
             let error = read(&CopyOptions::text(), text, 100).unwrap_err();
             assert_eq!((error.sqlstate(), error.message()), ("22P04", message));
-            assert_eq!(error.detail(), Some("It is on line 1 of the COPY."));
+            assert_eq!(error.context(), Some(context));
         }
-        let error = read(&CopyOptions::csv(), "1,\"2", 100).unwrap_err();
+        let error = read(&CopyOptions::csv(), "\"a\nb\",1\n1,\"2", 100).unwrap_err();
         assert_eq!(error.message(), "unterminated CSV quoted field");
+        assert_eq!(error.context(), Some("COPY t, line 3: \"1,\"2\""));
+        let bytes =
+            LineReader::new(&CopyOptions::text(), rows()).and_then(|mut reader| reader.take(b"1\t\xff\n"));
+        let error = bytes.unwrap_err();
+        assert_eq!(
+            (error.sqlstate(), error.context()),
+            ("22021", Some("COPY t, line 1"))
+        );
     }
+
     #[test]
     fn a_header_may_have_to_match() {
         let options = CopyOptions {

@@ -1,6 +1,7 @@
 //! The log of bad records behind `hw.errors`: bounded, in memory for reads, written by checkpoints.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use highwater_connectors::format::BadRecord;
 use highwater_storage::{CheckpointWriter, Family, Snapshot};
@@ -55,7 +56,7 @@ impl ErrorRow {
 
 #[derive(Debug, Default)]
 struct State {
-    rows: VecDeque<ErrorRow>,
+    rows: VecDeque<Arc<ErrorRow>>,
     next: u64,
     /// Rows below this are not in the store any more, as of the last checkpoint that is durable.
     trimmed: u64,
@@ -77,7 +78,7 @@ impl ErrorLog {
         snapshot.for_each(Family::Errors, &[], None, &mut |key, value| {
             if let Some(row) = decode(key, value) {
                 state.next = row.sequence + 1;
-                state.rows.push_back(row);
+                state.rows.push_back(Arc::new(row));
             }
             Ok(true)
         })?;
@@ -88,18 +89,18 @@ impl ErrorLog {
     }
 
     /// Adds a row, which gets its number here.
-    pub(crate) fn add(&self, row: &mut ErrorRow) {
+    pub(crate) fn add(&self, row: &mut Arc<ErrorRow>) {
         let mut state = self.state.lock();
-        row.sequence = state.next;
+        Arc::make_mut(row).sequence = state.next;
         state.next += 1;
-        state.rows.push_back(row.clone());
+        state.rows.push_back(Arc::clone(row));
         if state.rows.len() > ROWS_MAX {
             state.rows.pop_front();
         }
     }
 
     /// The rows, oldest first.
-    pub(crate) fn rows(&self) -> Vec<ErrorRow> {
+    pub(crate) fn rows(&self) -> Vec<Arc<ErrorRow>> {
         self.state.lock().rows.iter().cloned().collect()
     }
 
@@ -110,7 +111,7 @@ impl ErrorLog {
     }
 
     /// Writes rows, those that are still kept: nobody would remove the others.
-    pub(crate) fn write(&self, rows: &[ErrorRow], writer: &mut CheckpointWriter) {
+    pub(crate) fn write(&self, rows: &[Arc<ErrorRow>], writer: &mut CheckpointWriter) {
         let first = self.first();
         for row in rows.iter().filter(|row| row.sequence >= first) {
             writer.put_error(row.sequence, &encode(row));
@@ -191,18 +192,15 @@ mod tests {
 
     use super::*;
 
-    fn row(offset: i64) -> ErrorRow {
+    fn row(offset: i64) -> Arc<ErrorRow> {
         let reason = "not a number".to_owned();
-        ErrorRow::new(
-            3,
-            12,
-            BadRecord {
-                offset,
-                column: Some("price".to_owned()),
-                reason,
-                bytes: vec![1; 9000],
-            },
-        )
+        let bad = BadRecord {
+            offset,
+            column: Some("price".to_owned()),
+            reason,
+            bytes: vec![1; 9000],
+        };
+        Arc::new(ErrorRow::new(3, 12, bad))
     }
 
     #[test]
@@ -210,7 +208,8 @@ mod tests {
         let mut row = row(77);
         ErrorLog::default().add(&mut row);
         assert_eq!(row.bytes.len(), BYTES_MAX);
-        assert_eq!(decode(&row.sequence.to_be_bytes(), &encode(&row)), Some(row));
+        let decoded = decode(&row.sequence.to_be_bytes(), &encode(&row));
+        assert_eq!(decoded.as_ref(), Some(&*row));
     }
 
     #[test]
@@ -222,6 +221,10 @@ mod tests {
         let rows = log.rows();
         assert_eq!(rows.len(), ROWS_MAX);
         assert_eq!(rows[0].place, (3, 5));
+        assert!(
+            Arc::ptr_eq(&rows[0], &log.rows()[0]),
+            "who reads the log copies no record"
+        );
     }
 
     /// The numbers of the rows that a store has.
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn the_store_keeps_what_the_log_keeps_though_checkpoints_fail_and_come_in_another_order() {
         let (log, store) = (ErrorLog::default(), MemoryStore::new());
-        let checkpoint = |rows: &[ErrorRow], is_durable: bool| {
+        let checkpoint = |rows: &[Arc<ErrorRow>], is_durable: bool| {
             let mut writer = CheckpointWriter::new(Epoch(1));
             log.write(rows, &mut writer);
             let trimmed = log.trim(&mut writer);

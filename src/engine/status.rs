@@ -123,6 +123,8 @@ impl QueryStatus {
 pub(crate) struct MemoryStatus {
     /// Rows of its view that are not durable yet.
     pub(crate) overlay_bytes: usize,
+    /// What its view's subscribers have not taken yet.
+    pub(crate) subscribed_bytes: usize,
     /// Batches that wait in its lanes.
     pub(crate) queue_bytes: usize,
     /// Rows that its sink has not confirmed.
@@ -132,7 +134,7 @@ pub(crate) struct MemoryStatus {
 impl MemoryStatus {
     /// All of it.
     pub(crate) fn sum(self) -> usize {
-        self.overlay_bytes + self.queue_bytes + self.outbox_bytes
+        self.overlay_bytes + self.subscribed_bytes + self.queue_bytes + self.outbox_bytes
     }
 }
 

@@ -11,6 +11,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DataFusionError, ParamValues, ScalarValue};
 use datafusion::datasource::{DefaultTableSource, provider_as_source};
 use datafusion::logical_expr::{LogicalPlan, TableSource};
+use highwater_sql::plan::value_of_parameter;
 
 use super::{ViewProvider, translate};
 use crate::error::Result;
@@ -131,7 +132,7 @@ pub(crate) fn value_of(text: Option<&str>, data_type: &DataType) -> Option<Scala
             let micros = TimestampMicrosecondType::parse(plain)?;
             Some(ScalarValue::TimestampMicrosecond(Some(micros), zone.clone()))
         }
-        _ => None,
+        other => value_of_parameter(text, other),
     }
 }
 

@@ -60,7 +60,7 @@ impl Connection {
     pub(super) async fn copy_in(&mut self, copy: &Copy, running: &mut Running) -> Result<(), Stop> {
         let target = self.session.copy_in(copy)?;
         let width = target.schema().fields().len();
-        let mut reader = CopyReader::new(&copy.options, target.schema(), target.types())?;
+        let mut reader = CopyReader::new(&copy.options, target.table(), target.schema(), target.types())?;
         let format = format_of(&copy.options);
         let response = CopyInResponse::new(format as i8, columns(width)?, vec![format; width]);
         self.wire.send(PgWireBackendMessage::CopyInResponse(response));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::cancel::Cancellations;
@@ -14,11 +14,10 @@ use super::connection::Connection;
 use super::report;
 use super::startup::{self, Greeting};
 use super::tls::{Tls, TlsFiles};
+use super::waiting::{Place, Waiting};
 use super::wire::{Stop, Wire};
 use crate::{Database, Error, Result, scram};
 
-/// How long a client may take until it is let in.
-const STARTUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long connections may take to say goodbye when the server stops.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the listener rests when the operating system has no more sockets to give.
@@ -31,17 +30,26 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Its certificate; without one, connections are plain.
     pub tls: Option<TlsFiles>,
+    /// Whether plain connections are refused; needs a certificate.
+    pub tls_required: bool,
     /// How many clients there may be at once.
     pub connections_max: usize,
+    /// How many more there may be that have not said yet who they are. When one more comes, whoever has waited longest is sent away.
+    pub unauthenticated_max: usize,
+    /// How long a client may take until it is let in.
+    pub authentication_timeout: Duration,
 }
 
 impl Default for ServerOptions {
-    /// On loopback, plain, for 1000 clients.
+    /// On loopback, plain, for 1000 clients; 100 more have 30 seconds to say who they are.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             tls: None,
+            tls_required: false,
             connections_max: 1000,
+            unauthenticated_max: 100,
+            authentication_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -50,24 +58,28 @@ impl Default for ServerOptions {
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
-    connections: Arc<Semaphore>,
+    waiting: Arc<Waiting>,
 }
 
 /// What all connections share.
 pub(super) struct Shared {
     pub(super) database: Database,
     pub(super) tls: Option<Tls>,
+    pub(super) tls_required: bool,
     pub(super) cancellations: Arc<Cancellations>,
     /// Makes up what users look like who are not there.
     pub(super) secret: [u8; 32],
+    /// One permit for each client that is let in.
+    sessions: Arc<Semaphore>,
+    authentication_timeout: Duration,
 }
 
 impl Server {
     /// Listens; nobody is let in before [`Server::run`].
     ///
     /// # Errors
-    /// An address that is not there or taken, files of a certificate that do not work, an address that other machines reach while
-    /// there are no users.
+    /// An address that is not there or taken, files of a certificate that do not work, TLS that is required and has no certificate, an
+    /// address that other machines reach while there are no users.
     pub async fn bind(database: Database, options: ServerOptions) -> Result<Self> {
         if !options.listen.ip().is_loopback() && !database.has_users() {
             let message = format!("cannot listen on {} without users", options.listen);
@@ -76,6 +88,12 @@ impl Server {
                     "Other machines could connect, and without users nobody is asked for a password.",
                 )
                 .with_hint("Run CREATE USER name PASSWORD '…' first, or listen on 127.0.0.1."));
+        }
+        if options.tls_required && options.tls.is_none() {
+            return Err(
+                Error::new("22023", "TLS is required, and there is no certificate")
+                    .with_hint("Give the files of a certificate and its key."),
+            );
         }
         let tls = options.tls.map(Tls::open).transpose()?;
         let listener = TcpListener::bind(options.listen).await;
@@ -88,13 +106,16 @@ impl Server {
         let shared = Shared {
             database,
             tls,
+            tls_required: options.tls_required,
             cancellations: Arc::default(),
             secret: scram::random()?,
+            sessions: Arc::new(Semaphore::new(options.connections_max)),
+            authentication_timeout: options.authentication_timeout,
         };
         Ok(Self {
             listener,
             shared: Arc::new(shared),
-            connections: Arc::new(Semaphore::new(options.connections_max)),
+            waiting: Arc::new(Waiting::new(options.unauthenticated_max)),
         })
     }
 
@@ -131,9 +152,9 @@ impl Server {
             };
             match accepted {
                 Ok((socket, peer)) => {
-                    let permit = Arc::clone(&self.connections).try_acquire_owned().ok();
                     let shared = Arc::clone(&self.shared);
-                    tasks.spawn(serve(shared, socket, peer, permit, is_stopping.clone()));
+                    let place = self.waiting.enter();
+                    tasks.spawn(serve(shared, (socket, peer), place, is_stopping.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "no connection could be taken");
@@ -153,30 +174,34 @@ impl Server {
 /// One client, from the first byte to the last.
 async fn serve(
     shared: Arc<Shared>,
-    socket: TcpStream,
-    peer: SocketAddr,
-    permit: Option<OwnedSemaphorePermit>,
+    (socket, peer): (TcpStream, SocketAddr),
+    place: Place,
     mut is_stopping: watch::Receiver<bool>,
 ) {
     // What is sent is small and waited for.
     let _ = socket.set_nodelay(true);
     let mut wire = Wire::new(Box::new(socket), BytesMut::new());
-    let greeted = tokio::time::timeout(STARTUP_TIMEOUT, async {
-        let greeting = startup::greet(&shared, &mut wire, peer).await?;
-        if permit.is_none() && matches!(greeting, Greeting::Session(_)) {
-            return Err(Stop::Fatal(Error::new(
-                "53300",
-                "sorry, too many clients already",
-            )));
+    let fatal = |sqlstate, message| Stop::Fatal(Error::new(sqlstate, message));
+    let greeted = tokio::select! {
+        greeted = startup::greet(&shared, &mut wire, peer) => greeted,
+        () = tokio::time::sleep(shared.authentication_timeout) => {
+            Err(fatal("57014", "canceling authentication due to timeout"))
         }
-        Ok(greeting)
-    });
-    let greeting = match greeted.await {
-        Ok(Ok(Greeting::Session(greeting))) => greeting,
-        Ok(Ok(Greeting::Nothing)) => return,
-        Ok(Err(stop)) => return end(&mut wire, stop).await,
-        Err(_) => return,
+        () = place.is_needed() => {
+            Err(fatal("53300", "too many clients have not said who they are, and this one has waited longest"))
+        }
+        _ = is_stopping.wait_for(|stopping| *stopping) => Err(shutdown()),
     };
+    let greeting = match greeted {
+        Ok(Greeting::Session(greeting)) => greeting,
+        Ok(Greeting::Nothing) => return,
+        Err(stop) => return end(&mut wire, stop).await,
+    };
+    // A session counts from here on, and is no longer among those that wait.
+    let Ok(_permit) = Arc::clone(&shared.sessions).try_acquire_owned() else {
+        return end(&mut wire, fatal("53300", "sorry, too many clients already")).await;
+    };
+    drop(place);
     let mut connection = match Connection::open(Arc::clone(&shared), wire, (*greeting, peer)) {
         Ok(connection) => connection,
         Err(refused) => {
@@ -186,13 +211,15 @@ async fn serve(
     };
     let stop = tokio::select! {
         stop = connection.run() => stop,
-        _ = is_stopping.wait_for(|stopping| *stopping) => {
-            let message = "terminating connection due to administrator command";
-            Stop::Fatal(Error::new("57P01", message))
-        }
+        _ = is_stopping.wait_for(|stopping| *stopping) => shutdown(),
     };
     end(&mut connection.wire, stop).await;
-    drop(permit);
+}
+
+/// Why clients are sent away when the server stops.
+fn shutdown() -> Stop {
+    let message = "terminating connection due to administrator command";
+    Stop::Fatal(Error::new("57P01", message))
 }
 
 /// Says goodbye.

@@ -149,8 +149,10 @@ impl Body {
         let mut values = Vec::with_capacity(count);
         for _ in 0..count {
             self.needs(4)?;
-            values.push(match usize::try_from(self.0.get_i32()) {
-                Err(_) => None,
+            let length = self.0.get_i32();
+            values.push(match usize::try_from(length) {
+                Err(_) if length == -1 => None,
+                Err(_) => return Err(malformed()),
                 Ok(length) => {
                     self.needs(length)?;
                     Some(self.0.split_to(length))
@@ -191,6 +193,8 @@ mod tests {
         for end in 0..bind.len() {
             assert!(told(b'B', &bind[..end]).is_err(), "{end}");
         }
+        let negative = b"\0s\0\0\0\0\x01\xff\xff\xff\xfe\0\0";
+        assert_eq!(told(b'B', negative).unwrap_err().sqlstate(), "08P01");
         for (kind, body) in [
             (b'Q', &b"select 1"[..]),
             (b'Q', b"a\0b\0"),

@@ -8,7 +8,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `listener`, `tls` | connections, and how many |
+//! | `listener`, `waiting`, `tls` | connections, and how many |
 //! | `startup`, `auth`, `settings` | who it is, and what drivers want to know |
 //! | `wire`, `message`, `report` | frames in and out; errors and notices |
 //! | `connection` | one client's messages, one after another |
@@ -36,6 +36,7 @@ mod simple;
 mod startup;
 mod tls;
 mod types;
+mod waiting;
 mod wire;
 
 pub use self::http::{HttpOptions, HttpServer};

@@ -15,6 +15,7 @@ pub(super) fn error(error: &Error, severity: &str, sql: Option<&str>) -> PgWireB
     ];
     fields.extend(error.detail().map(|detail| (b'D', sendable(detail))));
     fields.extend(error.hint().map(|hint| (b'H', sendable(hint))));
+    fields.extend(error.context().map(|context| (b'W', sendable(context))));
     let place = sql.zip(error.position());
     fields.extend(place.map(|(sql, at)| (b'P', character(sql, at).to_string())));
     PgWireBackendMessage::ErrorResponse(ErrorResponse::new(fields))

@@ -44,6 +44,7 @@ pub(super) struct Startup {
 
 /// Takes the packets of a start-up, and lets the client in if it may come.
 pub(super) async fn greet(shared: &Shared, wire: &mut Wire, peer: SocketAddr) -> Result<Greeting, Stop> {
+    let mut is_encrypted = false;
     for _ in 0..REQUESTS_MAX {
         let mut packet = wire.packet().await?;
         match packet.get_u32() {
@@ -53,13 +54,25 @@ pub(super) async fn greet(shared: &Shared, wire: &mut Wire, peer: SocketAddr) ->
                 }
                 return Ok(Greeting::Nothing);
             }
-            TLS => encrypt(shared, wire).await?,
+            TLS if !is_encrypted => is_encrypted = encrypt(shared, wire).await?,
+            TLS => {
+                let message = "TLS was asked for inside of TLS";
+                return Err(Stop::Fatal(Error::new("08P01", message)));
+            }
             GSS => {
                 wire.out.extend_from_slice(b"N");
                 wire.flush().await?;
             }
             version if version >> 16 == MAJOR => {
                 let startup = startup(packet)?;
+                if shared.tls_required && !is_encrypted {
+                    let message = format!("user \"{}\" is not let in without TLS", startup.user);
+                    return Err(Stop::Fatal(
+                        Error::new("28000", message)
+                            .with_detail("This server refuses plain connections.")
+                            .with_hint("Connect with sslmode=require or sslmode=verify-full."),
+                    ));
+                }
                 negotiate(wire, version & 0xffff, &startup.parameters);
                 auth::authenticate(shared, wire, &startup.user, peer).await?;
                 return Ok(Greeting::Session(Box::new(startup)));
@@ -80,11 +93,12 @@ pub(super) async fn greet(shared: &Shared, wire: &mut Wire, peer: SocketAddr) ->
     )))
 }
 
-/// Says yes to TLS and begins it, or says no.
-async fn encrypt(shared: &Shared, wire: &mut Wire) -> Result<(), Stop> {
+/// Says yes to TLS and begins it, or says no; gives which.
+async fn encrypt(shared: &Shared, wire: &mut Wire) -> Result<bool, Stop> {
     let Some(tls) = &shared.tls else {
         wire.out.extend_from_slice(b"N");
-        return wire.flush().await;
+        wire.flush().await?;
+        return Ok(false);
     };
     wire.out.extend_from_slice(b"S");
     wire.flush().await?;
@@ -96,7 +110,7 @@ async fn encrypt(shared: &Shared, wire: &mut Wire) -> Result<(), Stop> {
     let mut socket = tls.acceptor().accept(socket).await?;
     socket.flush().await?;
     *wire = Wire::new(Box::new(socket), BytesMut::new());
-    Ok(())
+    Ok(true)
 }
 
 /// Reads the names and values of a start-up packet.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
-use highwater_sql::catalog::{FilledDef, ObjectBody};
+use highwater_sql::catalog::{FilledDef, ObjectBody, TableColumnDef};
 use highwater_sql::parse;
 use highwater_sql::plan::written_type;
 use highwater_sql::statement::{
-    Copy, CopyDirection, CopyRelation, CopySource, Insert, InsertSource, Statement, Target,
+    Copy, CopyDirection, CopyOptions, CopyRelation, CopySource, Insert, InsertSource, Statement, Target,
 };
 
-use super::{Session, dml, select};
+use super::{Session, blame, dml, select};
 use crate::answer::{Answer, RowStream};
+use crate::copy_data::CopiedRows;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
 use crate::query;
@@ -24,9 +25,52 @@ pub struct CopyIn {
     statement: Insert,
     schema: SchemaRef,
     types: Vec<DataType>,
+    /// The name of the table.
+    pub(super) table: String,
+    pub(super) options: CopyOptions,
+    /// The columns that it fills.
+    pub(super) columns: Vec<TargetColumn>,
+    /// Whether it leaves out a column that must have a value.
+    pub(super) leaves_out: bool,
+}
+
+/// A column that a COPY fills.
+#[derive(Debug, Clone)]
+pub(super) struct TargetColumn {
+    pub(super) name: String,
+    pub(super) nullable: bool,
+    data_type: DataType,
+}
+
+impl TargetColumn {
+    fn of(column: &TableColumnDef) -> Self {
+        Self {
+            name: column.name.clone(),
+            nullable: column.nullable,
+            data_type: column.data_type.clone(),
+        }
+    }
+
+    /// What makes its value of a text.
+    pub(super) fn conversion(&self) -> String {
+        match &self.data_type {
+            DataType::Utf8 => quoted(&self.name),
+            data_type => format!("CAST({} AS {})", quoted(&self.name), written_type(data_type)),
+        }
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl CopyIn {
+    /// The name of the table that it fills.
+    #[must_use]
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
     /// The columns of the rows that it takes: texts, as PostgreSQL writes values of the columns of the table.
     #[must_use]
     pub fn schema(&self) -> &SchemaRef {
@@ -75,15 +119,8 @@ impl Session {
         let (CopySource::Relation(relation), CopyDirection::In) = (&copy.source, copy.direction) else {
             return Err(internal("a COPY into nothing"));
         };
-        let columns = self.target_columns(relation)?;
-        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let items: Vec<String> = columns
-            .iter()
-            .map(|(name, data_type)| match data_type {
-                DataType::Utf8 => quoted(name),
-                data_type => format!("CAST({} AS {})", quoted(name), written_type(data_type)),
-            })
-            .collect();
+        let (columns, leaves_out) = self.target_columns(relation)?;
+        let items: Vec<String> = columns.iter().map(TargetColumn::conversion).collect();
         let text = format!("SELECT {} FROM {}", items.join(", "), quoted(dml::GIVEN_ROWS));
         let statement = Insert {
             target: Target {
@@ -93,7 +130,7 @@ impl Session {
             },
             columns: columns
                 .iter()
-                .map(|(name, _)| (name.clone(), relation.position))
+                .map(|column| (column.name.clone(), relation.position))
                 .collect(),
             source: InsertSource::Query(parse::parse_query(&text)?),
             on_conflict: None,
@@ -101,16 +138,20 @@ impl Session {
         };
         let fields = columns
             .iter()
-            .map(|(name, _)| Field::new(name, DataType::Utf8, true));
+            .map(|column| Field::new(&column.name, DataType::Utf8, true));
         Ok(CopyIn {
             statement,
             schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())),
-            types: columns.into_iter().map(|(_, data_type)| data_type).collect(),
+            types: columns.iter().map(|column| column.data_type.clone()).collect(),
+            table: relation.name.clone(),
+            options: copy.options.clone(),
+            columns,
+            leaves_out,
         })
     }
 
-    /// The columns that the rows of a COPY are for.
-    fn target_columns(&self, relation: &CopyRelation) -> Result<Vec<(String, DataType)>> {
+    /// The columns that the rows of a COPY are for, and whether others must have a value too.
+    fn target_columns(&self, relation: &CopyRelation) -> Result<(Vec<TargetColumn>, bool)> {
         let catalog = self.database.shared.catalog();
         let object = catalog.resolve(&relation.name);
         let object = object.map_err(|error| Error::from(error).at(Some(relation.position)))?;
@@ -125,11 +166,9 @@ impl Session {
                 .columns
                 .iter()
                 .filter(|column| !is_generated(&column.filled));
-            return Ok(plain
-                .map(|column| (column.name.clone(), column.data_type.clone()))
-                .collect());
+            return Ok((plain.map(TargetColumn::of).collect(), false));
         }
-        let mut columns = Vec::with_capacity(relation.columns.len());
+        let mut columns: Vec<TargetColumn> = Vec::with_capacity(relation.columns.len());
         for (name, position) in &relation.columns {
             let error = |state, message| Err(Error::new(state, message).at(Some(*position)));
             let Some(column) = known(name) else {
@@ -139,37 +178,41 @@ impl Session {
             if is_generated(&column.filled) {
                 return error("42P10", format!("column \"{name}\" is a generated column"));
             }
-            if columns.iter().any(|(earlier, _)| earlier == name) {
+            if columns.iter().any(|earlier| earlier.name == *name) {
                 return error("42701", format!("column \"{name}\" specified more than once"));
             }
-            columns.push((name.clone(), column.data_type.clone()));
+            columns.push(TargetColumn::of(column));
         }
-        Ok(columns)
+        let is_left_out = |column: &&TableColumnDef| !columns.iter().any(|own| own.name == column.name);
+        let mut others = table.columns.iter().filter(is_left_out);
+        let leaves_out = others.any(|column| !column.nullable && matches!(column.filled, FilledDef::Null));
+        Ok((columns, leaves_out))
     }
 
     /// Ends `COPY … FROM STDIN`: inserts all of its rows, durably.
     ///
     /// # Errors
-    /// A text that is no value of its column, what the table does not take; nothing is inserted then.
-    pub async fn finish_copy(&self, copy: CopyIn, rows: Vec<RecordBatch>) -> Result<Outcome> {
-        let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    /// A text that is no value of its column, with its place; what the table does not take. Nothing is inserted then.
+    pub async fn finish_copy(&self, copy: CopyIn, rows: CopiedRows) -> Result<Outcome> {
+        let count: usize = rows.batches.iter().map(RecordBatch::num_rows).sum();
         let tag = format!("COPY {count}");
         if count == 0 {
             return Ok(Outcome::done(tag));
         }
-        let inserted = self.insert_copied(copy, rows).await;
+        let inserted = self.insert_copied(&copy, &rows).await;
         match inserted {
             Ok(outcome) => Ok(Outcome { tag, ..outcome }),
             Err(error) => {
                 self.fail_transaction();
-                Err(error)
+                Err(blame::placed(&self.database, &copy, &rows, error).await)
             }
         }
     }
 
-    async fn insert_copied(&self, copy: CopyIn, rows: Vec<RecordBatch>) -> Result<Outcome> {
-        let statement = Statement::Insert(copy.statement);
-        let given = MemTable::try_new(copy.schema, vec![rows]).map_err(query::translate)?;
+    async fn insert_copied(&self, copy: &CopyIn, rows: &CopiedRows) -> Result<Outcome> {
+        let statement = Statement::Insert(copy.statement.clone());
+        let given = MemTable::try_new(SchemaRef::clone(&copy.schema), vec![rows.batches.clone()]);
+        let given = given.map_err(query::translate)?;
         let given = provider_as_source(Arc::new(given));
         let outcome = dml::change_with(&self.database, &statement, Some(given)).await?;
         self.ran(&statement);

@@ -152,7 +152,11 @@ impl Cursor {
         if !self.rows.is_live() {
             return self.rows.next().await;
         }
-        match tokio::time::timeout_at(deadline, self.rows.next()).await {
+        let next = match self.rows.next_at_start().await {
+            Ok(None) => tokio::time::timeout_at(deadline, self.rows.next()).await,
+            at_start => Ok(at_start),
+        };
+        match next {
             Err(_) => Ok(None),
             Ok(Ok(batch)) => Ok(batch),
             Ok(Err(failure)) => {

@@ -16,7 +16,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::sqlparser::ast::SelectItem;
+use datafusion::sql::sqlparser::ast::{self, SelectItem};
 use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
 use highwater_sql::plan::{self, PlannedSelect, TableRef};
 use highwater_sql::statement::{OnConflict, Statement, Target};
@@ -51,10 +51,9 @@ pub(super) async fn change(
 ) -> Result<Outcome> {
     let catalog = database.shared.catalog();
     let ready = match bound {
-        Some(bound) => bound.plan(database, &catalog).await,
+        Some(bound) => bound.ready(database, &catalog).await,
         None => None,
     };
-    let ready = ready.zip(bound.and_then(|bound| bound.scalars()));
     run(database, (catalog, statement), None, ready).await
 }
 
@@ -65,6 +64,30 @@ pub(super) async fn change_with(
     given: Option<Arc<dyn TableSource>>,
 ) -> Result<Outcome> {
     run(database, (database.shared.catalog(), statement), given, None).await
+}
+
+/// Computes a query that reads `given` under the name [`GIVEN_ROWS`], for its errors.
+///
+/// # Errors
+/// What the query fails with.
+pub(super) async fn computed(
+    database: &Database,
+    select: &ast::Query,
+    given: Arc<dyn TableSource>,
+) -> Result<()> {
+    let catalog = database.shared.catalog();
+    let system = system::Snapshot::take(database, &plan::relations_of(select)).await?;
+    let planned = select::planned(database, &catalog, &system, |rest| {
+        let resolver: plan::Resolver<'_> = &WithGiven {
+            given: Some(&given),
+            rest,
+        };
+        plan::plan_select(&catalog, select, resolver)
+    })?;
+    let runtime = &database.shared.runtime;
+    query::collect_in_order(runtime, Work::Plan(planned.plan), &planned.columns)
+        .await
+        .map(drop)
 }
 
 async fn run(

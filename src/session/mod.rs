@@ -1,5 +1,6 @@
 //! Sessions: the one way in for the shell, the wire and embedding programs.
 
+mod blame;
 mod copy;
 mod cursors;
 mod describe;
@@ -230,8 +231,21 @@ impl Session {
         answer
     }
 
+    /// The statement with the name of the client where it asks for it; `None` for one that does not, or where there is no client.
+    fn with_user(&self, parsed: &Parsed) -> Result<Option<Parsed>> {
+        match self.place.as_ref().map(Place::user) {
+            Some(user) if !user.is_empty() && plan::may_ask_user(&parsed.text) => Ok(Some(Parsed {
+                statement: plan::with_user(&parsed.statement, user)?,
+                ..parsed.clone()
+            })),
+            _ => Ok(None),
+        }
+    }
+
     async fn dispatch(&self, parsed: &Parsed, bound: Option<Bound<'_>>) -> Result<Answer> {
         let database = &self.database;
+        let own = self.with_user(parsed)?;
+        let parsed = own.as_ref().unwrap_or(parsed);
         if database.plans_only() && !changes_catalog(&parsed.statement) {
             self.plan_alone(parsed).await?;
             return Ok(Outcome::done("PLAN").into());

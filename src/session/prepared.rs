@@ -235,7 +235,8 @@ impl Session {
             )));
         }
         let values = self.values_of(&prepared.parameters, execute).await?;
-        let parsed = prepared.bind(values.clone())?;
+        let bound = prepared.bind(values.clone())?;
+        let parsed = self.with_user(&bound)?.unwrap_or(bound);
         self.admit(&parsed.statement)?;
         let bound = Some(Bound {
             prepared: &prepared,

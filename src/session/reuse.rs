@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
+use arrow::datatypes::DataType;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast;
@@ -25,6 +26,9 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::query::{self, ViewProvider, Work};
 use crate::system;
+
+/// How many plans a statement keeps.
+const PLANS_MAX: usize = 8;
 
 /// A prepared statement with values for its parameters.
 #[derive(Debug, Clone, Copy)]
@@ -42,9 +46,33 @@ pub(super) struct KeptPlan(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     has_run: bool,
-    /// The catalog for which the plan was made, or was found to be none that can be kept.
+    /// The catalog for which the plans were made, or were found to be none that can be kept.
     catalog: Weak<Catalog>,
-    plan: Option<Arc<ReadyPlan>>,
+    /// The plans, by the types of their values: the digits of a NUMERIC are part of its type. The last one was made last.
+    plans: Vec<(Vec<DataType>, Option<Arc<ReadyPlan>>)>,
+}
+
+impl Kept {
+    /// What is known of the plan for values of these types; `None` if nothing is.
+    fn plan(&self, catalog: &Arc<Catalog>, types: &[DataType]) -> Option<Option<Arc<ReadyPlan>>> {
+        if !Weak::ptr_eq(&self.catalog, &Arc::downgrade(catalog)) {
+            return None;
+        }
+        let mut plans = self.plans.iter();
+        plans.find_map(|(own, plan)| (own == types).then(|| plan.clone()))
+    }
+
+    fn keep(&mut self, catalog: &Arc<Catalog>, types: Vec<DataType>, plan: Option<Arc<ReadyPlan>>) {
+        let catalog = Arc::downgrade(catalog);
+        if !Weak::ptr_eq(&self.catalog, &catalog) {
+            self.catalog = catalog;
+            self.plans.clear();
+        }
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.remove(0);
+        }
+        self.plans.push((types, plan));
+    }
 }
 
 /// A plan that waits for rows and values.
@@ -63,28 +91,34 @@ impl std::fmt::Debug for KeptPlan {
 }
 
 impl Bound<'_> {
-    /// The plan of the statement, if it has one that can be used again. The first run leaves it to the planner: most statements are run once.
-    pub(super) async fn plan(&self, database: &Database, catalog: &Arc<Catalog>) -> Option<Arc<ReadyPlan>> {
-        {
-            let mut kept = self.prepared.kept.0.lock();
-            if !std::mem::replace(&mut kept.has_run, true) {
-                return None;
-            }
-            if Weak::ptr_eq(&kept.catalog, &Arc::downgrade(catalog)) {
-                return kept.plan.clone();
-            }
+    /// The plan of the statement and its values, if it has a plan that can be used again. The first run leaves it to the planner: most
+    /// statements are run once.
+    pub(super) async fn ready(
+        &self,
+        database: &Database,
+        catalog: &Arc<Catalog>,
+    ) -> Option<(Arc<ReadyPlan>, Vec<ScalarValue>)> {
+        if !std::mem::replace(&mut self.prepared.kept.0.lock().has_run, true) {
+            return None;
+        }
+        let values = self.scalars()?;
+        let types: Vec<DataType> = values.iter().map(ScalarValue::data_type).collect();
+        let known = self.prepared.kept.0.lock().plan(catalog, &types);
+        if let Some(known) = known {
+            return known.zip(Some(values));
         }
         // What cannot be planned so is planned with its values, and says then what is wrong.
-        let made = made(database, catalog, self.prepared).await.ok().flatten();
+        let made = made(database, catalog, self.prepared, &types)
+            .await
+            .ok()
+            .flatten();
         let made = made.map(Arc::new);
-        let mut kept = self.prepared.kept.0.lock();
-        kept.catalog = Arc::downgrade(catalog);
-        kept.plan.clone_from(&made);
-        made
+        self.prepared.kept.0.lock().keep(catalog, types, made.clone());
+        made.zip(Some(values))
     }
 
     /// The values; `None` where one of them is for the planner to look at.
-    pub(super) fn scalars(&self) -> Option<Vec<ScalarValue>> {
+    fn scalars(&self) -> Option<Vec<ScalarValue>> {
         let types = self.prepared.parameters().iter();
         let values = self.values.iter().zip(types);
         let values = values.map(|(text, data_type)| query::value_of(text.as_deref(), data_type));
@@ -119,10 +153,14 @@ impl ReadyPlan {
 }
 
 /// Makes the plan of a statement; `None` for one that is to be planned each time.
-async fn made(database: &Database, catalog: &Arc<Catalog>, prepared: &Prepared) -> Result<Option<ReadyPlan>> {
-    let types = prepared.parameters();
+async fn made(
+    database: &Database,
+    catalog: &Arc<Catalog>,
+    prepared: &Prepared,
+    types: &[DataType],
+) -> Result<Option<ReadyPlan>> {
     let Parsed { statement, text, .. } = prepared.parsed();
-    if plan::may_ask_settings(text) || !types.iter().all(plan::is_alike) {
+    if plan::may_ask_settings(text) || plan::may_ask_user(text) || !types.iter().all(plan::is_alike) {
         return Ok(None);
     }
     if plan::relations_read_by(statement).iter().any(is_of_system) {

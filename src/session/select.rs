@@ -47,8 +47,7 @@ pub(super) async fn open_bound(
         return Ok(Answer::counted(verb, rows.into()).with_notices(notices));
     }
     if let Some(bound) = bound
-        && let Some(ready) = bound.plan(database, &catalog).await
-        && let Some(values) = bound.scalars()
+        && let Some((ready, values)) = bound.ready(database, &catalog).await
         && let Some(work) = ready.work(database, &catalog, values)?
     {
         let rows = query::stream(&database.shared.runtime, work, &ready.columns, &[]).await?;

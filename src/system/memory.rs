@@ -85,6 +85,9 @@ impl Snapshot {
             } else if query.sink.is_some() {
                 all.push(Held::of_query("outbox", query, memory.outbox_bytes));
             }
+            if memory.subscribed_bytes > 0 {
+                all.push(Held::of_query("subscriptions", query, memory.subscribed_bytes));
+            }
             if !query.lanes.is_empty() {
                 all.push(Held::of_query("lanes", query, memory.queue_bytes));
             }

@@ -63,7 +63,7 @@ pub(crate) struct Snapshot {
     catalog: Arc<Catalog>,
     pipelines: Vec<PipelineStatus>,
     broken: Vec<QueryStatus>,
-    errors: Vec<ErrorRow>,
+    errors: Vec<Arc<ErrorRow>>,
     late: Vec<LateRow>,
     settings: Vec<(&'static str, String)>,
     memory: memory::DatabaseMemory,

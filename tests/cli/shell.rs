@@ -221,6 +221,75 @@ DROP TABLE limits;
     }
 }
 
+#[test]
+fn check_tells_every_error_and_not_what_only_follows_from_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.sql");
+    let script = "CREATE TABLE t (a BIGINT PRIMARY KEY);
+SELEC 1;
+CREATE VIEW v AS SELECT nothing FROM t;
+CREATE VIEW w AS SELECT * FROM v;
+SELECT count(*) FROM w;
+\\echo a command of the shell
+INSERT INTO t VALUES (1,
+  'x' + 2);
+SELECT a FROM t;
+SELECT * FROM u;
+";
+    std::fs::write(&file, script).unwrap();
+    let output = run(&["check", text(&file)]);
+    assert_eq!((output.status.code(), out(&output)), (Some(1), String::new()));
+    let told = err(&output);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("ERROR:")).collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    for (line, place, message) in [
+        (lines[0], "script.sql:2: ", "syntax error"),
+        (lines[1], "script.sql:3: ", "column \"nothing\" does not exist"),
+        (
+            lines[2],
+            "script.sql:7: ",
+            "INSERT has more expressions than target columns",
+        ),
+        (lines[3], "script.sql:10: ", "relation \"u\" does not exist"),
+    ] {
+        assert!(line.contains(place) && line.contains(message), "{told}");
+    }
+    let summary =
+        "4 statements of the script would be refused; 2 statements more could not be planned without them.";
+    assert_eq!(told.lines().last(), Some(summary));
+}
+
+#[test]
+fn json_is_the_same_from_a_directory_and_from_a_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = "SELECT 1::smallint AS a, 2.50::numeric(5, 2) AS b, 1.5::double precision AS c, 'NaN'::double precision AS d,
+        0.1::real AS e, true AS f, 'q\"\\' AS g, NULL::int AS h, DATE '2024-05-06' AS i, TIME '01:02:03.5' AS j,
+        TIMESTAMP '2024-05-06 12:00:00.25' AS k, TIMESTAMPTZ '2024-05-06 12:00:00+00' AS l, INTERVAL '1 day 2 hours' AS m,
+        '\\x00ff'::bytea AS n, '{\"a\": [1, null]}'::jsonb AS o, ARRAY[1, NULL, 3] AS p, ARRAY[[1, 2], [3, 4]] AS q,
+        ARRAY['a b', 'NULL', NULL, '', '{,}'] AS r, ARRAY[true, false] AS s, ARRAY[2.50, 1.25]::numeric(5, 2)[] AS t,
+        ARRAY['{\"a\": 1}'::jsonb] AS u, ARRAY[TIMESTAMP '2024-05-06 12:00:00'] AS v, ARRAY[]::int[] AS w";
+    let arguments = ["--format", "json", "-c", values];
+    let dir = folder.path().join("own");
+    let own = good(&[&[text(&dir)], &arguments[..]].concat());
+    let serving = Serving::start(&folder.path().join("served"));
+    let served = remote(&serving, "tester", &arguments);
+    assert_eq!(err(&served), "");
+    assert_eq!(out(&served), own);
+    assert!(own.contains("\"p\":[1,null,3],\"q\":[[1,2],[3,4]]"), "{own}");
+}
+
+#[test]
+fn the_shell_has_the_syntax_of_every_statement() {
+    for (asked, shown) in [
+        ("copy", "COPY table [(column, …)] FROM STDIN"),
+        ("create function", "FUNCTION name ([argument] type"),
+        ("start", "START TRANSACTION"),
+    ] {
+        let help = good(&["-c", &format!("\\h {asked}")]);
+        assert!(help.contains(shown), "{help}");
+    }
+}
+
 /// The shell on a terminal of its own, as `script` of util-linux makes one.
 struct Terminal {
     child: Child,

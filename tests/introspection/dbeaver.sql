@@ -5,7 +5,7 @@ SELECT version();
 SET application_name = 'DBeaver 24 - Main <postgres>';
 
 SELECT current_schema(), session_user;
---@ public|highwater
+--@ public|tester
 
 SELECT db.oid, db.* FROM pg_catalog.pg_database db WHERE datname = 'highwater';
 

@@ -256,3 +256,57 @@ async fn a_statement_that_nobody_waits_for_is_carried_to_its_end() {
         assert_eq!(number(&database, "SELECT count(*) FROM hw.queries").await, 0);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_that_fails_on_a_value_names_the_row_and_the_expression() {
+    let database = Database::in_memory().await.unwrap();
+    sources(&database, &["s"]).await;
+    database
+        .execute(
+            "CREATE TABLE t (id BIGINT PRIMARY KEY, name VARCHAR, n BIGINT);
+             CREATE TABLE u (id BIGINT PRIMARY KEY, m BIGINT);
+             INSERT INTO u VALUES (1, 0), (2, 7);
+             CREATE MATERIALIZED VIEW on_lane AS SELECT 100 / n AS share FROM s;
+             CREATE MATERIALIZED VIEW projected AS SELECT id, 100 / (n - 5) AS share FROM t;
+             CREATE MATERIALIZED VIEW filtered AS SELECT id FROM t WHERE CAST(name AS BIGINT) > 3;
+             CREATE MATERIALIZED VIEW joined AS SELECT t.id FROM t JOIN u ON t.id = u.id AND t.n / u.m > 1",
+        )
+        .await
+        .unwrap();
+    push(&database, "s", &[1, 2, 0, 4]);
+    database
+        .execute("INSERT INTO t SELECT g, g::varchar, 9 FROM generate_series(10, 60) AS g; INSERT INTO t VALUES (3, '12', 5), (4, repeat('x', 5000), 6), (1, '1', 8)")
+        .await
+        .unwrap();
+    until(&database, FAILED, 4).await;
+    let details = rows(
+        &database,
+        "SELECT name, sqlstate, detail FROM hw.queries WHERE state = 'FAILED' ORDER BY name",
+    )
+    .await;
+    for (line, starts, shows) in [
+        (&details[0], "filtered|22P02|", vec!["(name = xxxxxx", "…"]),
+        (
+            &details[1],
+            "joined|22012|",
+            vec!["fails for the row (n = 8, m = 0"],
+        ),
+        (
+            &details[2],
+            "on_lane|22012|",
+            vec!["100 / n fails for the row (n = 0)."],
+        ),
+        (
+            &details[3],
+            "projected|22012|",
+            vec!["100 / (n - 5) fails for the row (n = 5, id = 3"],
+        ),
+    ] {
+        assert!(line.starts_with(starts), "{line}");
+        for shown in shows {
+            assert!(line.contains(shown), "{line}");
+        }
+        assert!(line.len() < 700, "{line}");
+    }
+    database.close().await.unwrap();
+}

@@ -334,3 +334,100 @@ async fn a_query_that_nobody_reads_ends_and_holds_nobody_back() {
     until(&database, RUNNING, 0).await;
     database.close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rows_at_the_start_come_in_parts_while_steps_go_on() {
+    let database = Database::in_memory().await.unwrap();
+    database
+        .execute(
+            "CREATE TABLE t (a BIGINT PRIMARY KEY, b BIGINT);
+             INSERT INTO t SELECT n, 0 FROM generate_series(1, 30000) AS g(n)",
+        )
+        .await
+        .unwrap();
+    database.checkpoint().await.unwrap();
+    let mut changes = database.subscribe("t").await.unwrap();
+    let mut answers = database
+        .subscribe_query("SELECT a, b FROM t WHERE a % 2 = 0")
+        .await
+        .unwrap();
+    let mut sums = (Sum::default(), Sum::default());
+    for turn in 0..4 {
+        let (first, second) = (
+            next(&mut changes).await.unwrap(),
+            next(&mut answers).await.unwrap(),
+        );
+        if turn < 3 {
+            assert_eq!(first.step, 0, "what was there comes before all changes");
+        }
+        assert!(first.rows.num_rows() <= 8_192 && second.rows.num_rows() <= 8_192);
+        sums.0.add(&first);
+        sums.1.add(&second);
+        database
+            .execute("UPDATE t SET b = b + 1 WHERE a % 1000 = 0; DELETE FROM t WHERE a < 10")
+            .await
+            .unwrap();
+        database.checkpoint().await.unwrap();
+    }
+    sums.0
+        .until(&mut changes, &rows(&database, "SELECT * FROM t").await)
+        .await;
+    let even = rows(&database, "SELECT a, b FROM t WHERE a % 2 = 0").await;
+    sums.1.until(&mut answers, &even).await;
+    database.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_that_wait_are_bounded_in_bytes() {
+    let database = Database::in_memory().await.unwrap();
+    database
+        .execute("CREATE TABLE t (a BIGINT PRIMARY KEY, b VARCHAR)")
+        .await
+        .unwrap();
+    let mut changes = database.subscribe("t").await.unwrap();
+    const WAITING: &str = "SELECT coalesce(max(bytes), 0) FROM hw.memory WHERE part = 'subscriptions'";
+    let mut most = 0;
+    for n in 0..40 {
+        database
+            .execute(&format!("INSERT INTO t VALUES ({n}, repeat('x', 2000000))"))
+            .await
+            .unwrap();
+        most = most.max(number(&database, WAITING).await);
+    }
+    assert!((40_000_000..=64 << 20).contains(&most), "{most} bytes waited");
+    assert_eq!(number(&database, WAITING).await, 0, "who has lagged is let go of");
+    let error = loop {
+        if let Err(error) = next(&mut changes).await {
+            break error;
+        }
+    };
+    assert_eq!(error.sqlstate(), "53400");
+    assert!(changes.next().await.is_none());
+    database.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_were_not_read_keep_no_database_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::open(dir.path()).await.unwrap();
+    database
+        .execute(
+            "CREATE TABLE t (n BIGINT PRIMARY KEY);
+             INSERT INTO t SELECT n FROM generate_series(1, 30000) AS g(n)",
+        )
+        .await
+        .unwrap();
+    let unread = database.subscribe("t").await.unwrap();
+    let mut begun = database.subscribe("t").await.unwrap();
+    next(&mut begun).await.unwrap();
+    database.close().await.unwrap();
+    let again = Database::open(dir.path()).await.unwrap();
+    let mut unread = unread;
+    for changes in [&mut unread, &mut begun] {
+        let error = next(changes).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "57P03");
+        assert!(changes.next().await.is_none());
+    }
+    assert_eq!(number(&again, "SELECT count(*) FROM t").await, 30_000);
+    again.close().await.unwrap();
+}

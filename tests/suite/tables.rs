@@ -382,8 +382,9 @@ async fn a_statement_that_is_cancelled_while_it_reads_changes_nothing_and_gives_
             database.execute(sql).await
         })
     };
-    // Long enough that it reads; it would do so for years.
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // It would read for years, and holds the table while it does.
+    let probe = || tokio::time::timeout(Duration::from_millis(50), database.execute("DELETE FROM t"));
+    while probe().await.is_ok() {}
     endless.abort();
     let _ = endless.await;
     database.execute("INSERT INTO t VALUES (7)").await.unwrap();

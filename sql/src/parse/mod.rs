@@ -127,6 +127,27 @@ pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     })
 }
 
+/// Where a statement starts in its script, and the statement or what is wrong with it.
+pub type ReadStatement = (usize, Result<Parsed, SqlError>);
+
+/// Reads all statements of a script as [`parse`] does, each for itself.
+///
+/// # Errors
+/// A text that cannot be cut into statements: a quote or a comment that does not end.
+pub fn parse_each(sql: &str) -> Result<Vec<ReadStatement>, SqlError> {
+    let statements = script::split(sql)?;
+    deep_stack::run(move || {
+        let read = |statement: StatementTokens| (statement.bytes.start, parse_one(sql, statement));
+        Ok(statements.into_iter().map(read).collect())
+    })
+}
+
+/// Words that begin a statement.
+#[must_use]
+pub fn starts() -> &'static [&'static str] {
+    &STARTS
+}
+
 /// Whether `sql` ends in a complete statement: its last token is a semicolon, and no quote, comment or parenthesis is
 /// open. A shell reads on until then. `false` for a text without a statement.
 #[must_use]

@@ -534,7 +534,8 @@ pub(crate) fn sort_keys_text(keys: &[SortKey], input: &Schema) -> String {
 }
 
 /// An expression with the names of its columns, and without their places.
-pub(crate) fn expression(expr: &Arc<dyn PhysicalExpr>) -> String {
+#[must_use]
+pub fn expression(expr: &Arc<dyn PhysicalExpr>) -> String {
     let named = Arc::clone(expr).transform_up(|expr| {
         let text = if let Some(column) = expr.downcast_ref::<Column>() {
             column.name().to_owned()

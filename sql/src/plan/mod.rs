@@ -47,6 +47,7 @@ mod mixed;
 mod named_windows;
 mod names;
 mod numbers;
+mod parameter_value;
 mod parameters;
 mod pg_words;
 mod place;
@@ -74,6 +75,7 @@ mod time_join;
 mod translate;
 pub mod types;
 mod unlike;
+mod user;
 mod using;
 mod values;
 mod walk;
@@ -95,6 +97,7 @@ pub use self::floats::real;
 pub use self::functions::{FloatSum, IntervalSum, WideFloat, is_built_in};
 pub use self::host_types::HostTypes;
 pub use self::index::plan_index;
+pub use self::parameter_value::value_of_parameter;
 pub use self::parameters::{
     OidParameter, PARAMETERS_MAX, Parameter, inferred, parameter_count, parameters_of_oids,
     refuse_parameters, with_markers, with_typed_markers, with_values,
@@ -106,6 +109,7 @@ pub use self::source::{check_source, schema_of_source};
 pub use self::sql_function::{PlannedFunction, plan_function, with_function_names};
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name, written_type};
+pub use self::user::{may_ask_user, with_user};
 pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
 pub use self::window_columns::{WINDOW_END, WINDOW_START};

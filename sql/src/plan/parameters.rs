@@ -339,7 +339,10 @@ fn each(
 }
 
 /// Walks through all of a statement that may name parameters.
-fn parts(statement: &mut Statement, see: &mut dyn FnMut(PartMut<'_>) -> Flow) -> Result<(), SqlError> {
+pub(super) fn parts(
+    statement: &mut Statement,
+    see: &mut dyn FnMut(PartMut<'_>) -> Flow,
+) -> Result<(), SqlError> {
     match statement {
         Statement::Query(query) => walk_mut(query, see),
         Statement::CreateView(view) => walk_mut(&mut view.query, see),
@@ -480,7 +483,7 @@ fn ast_type(data_type: &DataType) -> Result<ast::DataType, SqlError> {
 }
 
 /// The sign and the digits of a number without exponent.
-fn decimal(text: &str) -> Option<(bool, &str)> {
+pub(super) fn decimal(text: &str) -> Option<(bool, &str)> {
     let text = text.trim();
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -6,18 +6,18 @@
 //!
 //! A plan is reusable if what it answers depends on its rows and its values alone, and if it is the plan that any values would have.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Cast, Placeholder, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 
 use crate::SqlError;
+use crate::jsonb::is_jsonb;
 use crate::plan::parameters::marker;
 use crate::plan::translate;
 
-/// Whether a plan is the same for all values of a type: the digits of a NUMERIC are part of its type, and an array that is known may be
-/// a list of keys.
+/// Whether a plan is the same for all values of a type. The digits of a NUMERIC are part of its type.
 #[must_use]
 pub fn is_alike(data_type: &DataType) -> bool {
     matches!(
@@ -30,7 +30,26 @@ pub fn is_alike(data_type: &DataType) -> bool {
             | DataType::Utf8
             | DataType::Date32
             | DataType::Timestamp(..)
-    )
+            | DataType::Interval(IntervalUnit::MonthDayNano)
+            | DataType::Decimal128(..)
+            | DataType::List(_)
+    ) || is_jsonb(data_type)
+}
+
+/// Whether a node chooses rows by an array that is a parameter: where it is known, it may be a list of keys, and the plan is another one.
+fn chooses_by_array(node: &LogicalPlan) -> bool {
+    if !matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_)) {
+        return false;
+    }
+    let is_array = |expr: &Expr| {
+        let Expr::Placeholder(placeholder) = expr else {
+            return Ok(false);
+        };
+        let field = placeholder.field.as_ref();
+        Ok(field.is_some_and(|field| matches!(field.data_type(), DataType::List(_))))
+    };
+    let mut expressions = node.expressions().into_iter();
+    expressions.any(|expr| expr.exists(is_array).unwrap_or(true))
 }
 
 /// The plan with placeholders `$1`, `$2` and so on, of these types, in the place of markers; `None` for one that is to be made anew each
@@ -54,6 +73,7 @@ pub fn reusable(plan: LogicalPlan, types: &[DataType]) -> Result<Option<LogicalP
             node,
             LogicalPlan::Extension(_) | LogicalPlan::RecursiveQuery(_) | LogicalPlan::Explain(_)
         );
+        is_reusable &= !chooses_by_array(node);
         node.apply_expressions(|expr| {
             expr.apply(|expr| {
                 is_reusable &= is_pure(expr);

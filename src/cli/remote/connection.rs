@@ -243,6 +243,9 @@ pub(super) fn error_of(fields: ErrorFields<'_>, sql: Option<&str>) -> Result<Err
     if let Some(hint) = field(b'H') {
         error = error.with_hint(hint);
     }
+    if let Some(context) = field(b'W') {
+        error = error.with_context(context);
+    }
     let position = field(b'P').and_then(|text| text.parse::<usize>().ok());
     let byte = |(sql, position): (&str, usize)| {
         let mut characters = sql.char_indices().map(|(byte, _)| byte);

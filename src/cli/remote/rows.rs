@@ -13,7 +13,8 @@ use postgres_protocol::message::backend::{DataRowBody, RowDescriptionBody};
 
 use super::connection::unreadable;
 use crate::Error;
-use crate::cli::render::Meaning;
+use crate::cli::render::{Element, Meaning};
+use crate::sql::oids::element_of;
 
 /// Columns that fill with rows.
 pub(super) struct Columns {
@@ -103,7 +104,21 @@ fn column(oid: u32) -> (DataType, Column, Option<Meaning>) {
         114 | 3802 => text(Some(Meaning::Document)),
         1114 => text(Some(Meaning::Instant { zoned: false })),
         1184 => text(Some(Meaning::Instant { zoned: true })),
-        _ => text(None),
+        // What the fields of rows are, no server says.
+        2287 => text(None),
+        other => text(element_of(other).map(|of| Meaning::Array(element(of)))),
+    }
+}
+
+/// What the elements of an array are, by the number of their type.
+fn element(oid: u32) -> Element {
+    match oid {
+        16 => Element::Boolean,
+        20 | 21 | 23 | 26 | 700 | 701 | 1700 => Element::Number,
+        114 | 3802 => Element::Document,
+        1114 => Element::Instant { zoned: false },
+        1184 => Element::Instant { zoned: true },
+        _ => Element::Text,
     }
 }
 

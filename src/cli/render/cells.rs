@@ -37,17 +37,43 @@ pub(in crate::cli) enum Meaning {
         /// They have one.
         zoned: bool,
     },
+    /// Arrays, by what their elements are.
+    Array(Element),
+}
+
+/// What the elements of an array of texts stand for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::cli) enum Element {
+    /// `t` and `f`.
+    Boolean,
+    /// As [`Meaning::Number`].
+    Number,
+    /// As [`Meaning::Document`].
+    Document,
+    /// As [`Meaning::Instant`].
+    Instant {
+        /// They have a zone.
+        zoned: bool,
+    },
+    /// Themselves.
+    Text,
 }
 
 impl Meaning {
     /// Where it stands in the metadata of a field.
     const KEY: &str = "highwater.meaning";
 
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 10] = [
         Self::Number,
         Self::Document,
         Self::Instant { zoned: false },
         Self::Instant { zoned: true },
+        Self::Array(Element::Boolean),
+        Self::Array(Element::Number),
+        Self::Array(Element::Document),
+        Self::Array(Element::Instant { zoned: false }),
+        Self::Array(Element::Instant { zoned: true }),
+        Self::Array(Element::Text),
     ];
 
     /// What stands there.
@@ -57,6 +83,12 @@ impl Meaning {
             Self::Document => "document",
             Self::Instant { zoned: false } => "timestamp",
             Self::Instant { zoned: true } => "timestamptz",
+            Self::Array(Element::Boolean) => "boolean[]",
+            Self::Array(Element::Number) => "number[]",
+            Self::Array(Element::Document) => "document[]",
+            Self::Array(Element::Instant { zoned: false }) => "timestamp[]",
+            Self::Array(Element::Instant { zoned: true }) => "timestamptz[]",
+            Self::Array(Element::Text) => "text[]",
         }
     }
 

@@ -7,7 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray as _, BooleanArray, ListArray, Struc
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::record_batch::RecordBatch;
 
-use super::cells::Meaning;
+use super::cells::{Element, Meaning};
 use super::{STOP_ROWS, Written};
 use crate::text::ColumnText;
 
@@ -67,6 +67,8 @@ enum Value {
     /// JSON as it is.
     Document(ColumnText),
     List(ListArray, Box<Value>),
+    /// Arrays as PostgreSQL writes them, by what their elements are.
+    Array(ColumnText, Element),
     Object(StructArray, Vec<String>, Vec<Value>),
 }
 
@@ -79,6 +81,7 @@ impl Value {
             Some(Meaning::Number) => Self::Number(text()),
             Some(Meaning::Document) => Self::Document(text()),
             Some(Meaning::Instant { zoned }) => Self::Instant(text(), zoned),
+            Some(Meaning::Array(element)) => Self::Array(text(), element),
         }
     }
 
@@ -119,7 +122,11 @@ impl Value {
                 line.push(']');
             }
             Self::Object(array, names, values) if array.is_valid(row) => object(names, values, row, line),
-            Self::Number(column) | Self::Instant(column, _) | Self::Text(column) | Self::Document(column) => {
+            Self::Number(column)
+            | Self::Instant(column, _)
+            | Self::Text(column)
+            | Self::Document(column)
+            | Self::Array(column, _) => {
                 let mut text = String::new();
                 if column.write(row, &mut text) {
                     self.write_text(&text, line);
@@ -133,13 +140,55 @@ impl Value {
 
     fn write_text(&self, text: &str, line: &mut String) {
         match self {
-            Self::Number(_) if is_number(text) => line.push_str(text),
-            Self::Document(_) => line.push_str(text),
-            Self::Instant(_, zoned) => {
-                let minutes = if *zoned && is_whole_hours(text) { ":00" } else { "" };
-                line.push_str(&quoted(&format!("{}{minutes}", text.replacen(' ', "T", 1))));
+            Self::Number(_) => element(text, Element::Number, line),
+            Self::Document(_) => element(text, Element::Document, line),
+            Self::Instant(_, zoned) => element(text, Element::Instant { zoned: *zoned }, line),
+            Self::Array(_, of) => array(text, *of, line),
+            _ => element(text, Element::Text, line),
+        }
+    }
+}
+
+/// Writes a value that stands in a text.
+fn element(text: &str, of: Element, line: &mut String) {
+    match of {
+        Element::Boolean => line.push_str(if text == "t" { "true" } else { "false" }),
+        Element::Number if is_number(text) => line.push_str(text),
+        Element::Document => line.push_str(text),
+        Element::Instant { zoned } => {
+            let minutes = if zoned && is_whole_hours(text) { ":00" } else { "" };
+            line.push_str(&quoted(&format!("{}{minutes}", text.replacen(' ', "T", 1))));
+        }
+        Element::Number | Element::Text => line.push_str(&quoted(text)),
+    }
+}
+
+/// Writes an array that PostgreSQL has written: `{1,NULL,"a b",{…}}`.
+fn array(text: &str, of: Element, line: &mut String) {
+    // What begins an array or ends it stands beside the elements; a quote hides it.
+    let (mut value, mut was_quoted, mut in_quotes) = (String::new(), false, false);
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match char {
+            '\\' => value.extend(chars.next()),
+            '"' => {
+                in_quotes = !in_quotes;
+                was_quoted = true;
             }
-            _ => line.push_str(&quoted(text)),
+            char if in_quotes => value.push(char),
+            '{' => line.push('['),
+            ',' | '}' => {
+                if was_quoted || !value.is_empty() {
+                    match !was_quoted && value == "NULL" {
+                        true => line.push_str("null"),
+                        false => element(&value, of, line),
+                    }
+                }
+                value.clear();
+                was_quoted = false;
+                line.push(if char == ',' { ',' } else { ']' });
+            }
+            char => value.push(char),
         }
     }
 }
@@ -174,4 +223,34 @@ fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_of_texts_are_json() {
+        for (text, of, expected) in [
+            ("{}", Element::Text, "[]"),
+            ("{1,NULL,-2.50}", Element::Number, "[1,null,-2.50]"),
+            ("{NaN}", Element::Number, "[\"NaN\"]"),
+            ("{{t,f},{NULL,t}}", Element::Boolean, "[[true,false],[null,true]]"),
+            (
+                r#"{"a b","NULL","","\\ \"q\" {,}",plain}"#,
+                Element::Text,
+                r#"["a b","NULL","","\\ \"q\" {,}","plain"]"#,
+            ),
+            (r#"{"{\"a\": 1}"}"#, Element::Document, r#"[{"a": 1}]"#),
+            (
+                "{\"2024-05-06 12:00:00+00\"}",
+                Element::Instant { zoned: true },
+                "[\"2024-05-06T12:00:00+00:00\"]",
+            ),
+        ] {
+            let mut line = String::new();
+            array(text, of, &mut line);
+            assert_eq!(line, expected, "{text}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 
 use self::cells::Cells;
-pub(super) use self::cells::{Meaning, aligns_right};
+pub(super) use self::cells::{Element, Meaning, aligns_right};
 use crate::Rows;
 
 /// How rows are written.

@@ -208,6 +208,7 @@ mod tests {
             error: Some("division by zero (22012)".into()),
             detail: None,
             late_rows: 0,
+            reads_source: true,
         };
         let status = Status {
             sources: vec![source],

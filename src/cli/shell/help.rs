@@ -66,6 +66,14 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     ("FLUSH", "FLUSH;"),
     (
+        "COPY",
+        "COPY table [(column, …)] FROM STDIN [WITH (option [, …])];\n\
+         COPY relation [(column, …)] | (query) | (SUBSCRIBE …) TO STDOUT [WITH (option [, …])];\n\n\
+         Options: FORMAT text | csv | binary, HEADER [true | false | match], DELIMITER 'c', NULL 'text', QUOTE 'c', ESCAPE 'c',\n\
+         FORCE_QUOTE (column, …) | *, FORCE_NOT_NULL (column, …), FORCE_NULL (column, …), ENCODING 'UTF8'.\n\
+         \\copy reads and writes files of this machine.",
+    ),
+    (
         "CREATE VIEW",
         "CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(column, …)] AS query;",
     ),
@@ -76,7 +84,13 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     (
         "CREATE SINK",
         "CREATE SINK [IF NOT EXISTS] name FROM relation | AS query\nWITH (connector = 'kafka', topic = '…', \
-         [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;",
+         [primary_key = 'column, …',] option = 'value' [, …])\nFORMAT PLAIN | UPSERT ENCODE JSON;\n\
+         CREATE SINK [IF NOT EXISTS] name INTO table [(column, …)] FROM relation | AS query;",
+    ),
+    (
+        "CREATE FUNCTION",
+        "CREATE [OR REPLACE] FUNCTION name ([argument] type [, …]) RETURNS type\n[IMMUTABLE | STABLE | VOLATILE] [STRICT] LANGUAGE SQL\n\
+         AS $$ SELECT expression $$ | RETURN expression;",
     ),
     (
         "CREATE INDEX",
@@ -84,7 +98,7 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "DROP",
-        "DROP SOURCE | TABLE | VIEW | MATERIALIZED VIEW | INDEX | SINK [IF EXISTS] name [, …] [CASCADE];",
+        "DROP SOURCE | TABLE | VIEW | MATERIALIZED VIEW | INDEX | SINK | FUNCTION [IF EXISTS] name [, …] [CASCADE];",
     ),
     (
         "ALTER",
@@ -95,19 +109,23 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
         "SELECT expression [AS name] [, …]\nFROM table | view | source | hw.table | TUMBLE(relation, column, size) | \
          HOP(relation, column, hop, size)\n[WHERE …] [GROUP BY …] [HAVING …] [ORDER BY …] [LIMIT n];",
     ),
+    ("WITH", "WITH name [(column, …)] AS (query) [, …]\nSELECT …;"),
+    ("VALUES", "VALUES (expression, …) [, …];"),
+    ("TABLE", "TABLE relation;"),
     (
         "SUBSCRIBE",
         "SUBSCRIBE [TO] relation | (query) [WITH (snapshot = true | false, progress = true | false)];",
     ),
     (
         "SHOW",
-        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | INDEXES | SINKS;\nSHOW QUERIES | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS;\n\
-         SHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
+        "SHOW SOURCES | TABLES | VIEWS | MATERIALIZED VIEWS | INDEXES | SINKS | FUNCTIONS;\n\
+         SHOW QUERIES | JOBS | OPERATORS | CHECKPOINTS | ERRORS | WATERMARKS | SETTINGS;\n\
+         SHOW COLUMNS FROM relation;\nSHOW LANES [FROM source];\nSHOW CREATE [kind] name;\nSHOW OPTIONS [FOR connector];\nSHOW ALL | setting;",
     ),
     ("DESCRIBE", "DESCRIBE name;"),
     (
         "EXPLAIN",
-        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;\nEXPLAIN WHY | ANALYZE view | sink;",
+        "EXPLAIN [VERBOSE] query | CREATE MATERIALIZED VIEW … | CREATE SINK …;\nEXPLAIN ANALYZE view | sink | query;\nEXPLAIN WHY view | sink;",
     ),
     ("CHECKPOINT", "CHECKPOINT;"),
     ("SET", "SET name = value;"),
@@ -116,14 +134,21 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
         "BEGIN",
         "BEGIN [ISOLATION LEVEL READ COMMITTED] [READ ONLY | READ WRITE];",
     ),
+    (
+        "START TRANSACTION",
+        "START TRANSACTION [ISOLATION LEVEL READ COMMITTED] [READ ONLY | READ WRITE];",
+    ),
     ("COMMIT", "COMMIT;"),
+    ("END", "END;"),
     ("ROLLBACK", "ROLLBACK;"),
+    ("ABORT", "ABORT;"),
     (
         "PREPARE",
         "PREPARE name [(type, …)] AS SELECT … | INSERT … | UPDATE … | DELETE …;",
     ),
     ("EXECUTE", "EXECUTE name [(expression, …)];"),
     ("DEALLOCATE", "DEALLOCATE name | ALL;"),
+    ("DISCARD", "DISCARD ALL | PLANS | SEQUENCES | TEMP;"),
     (
         "DECLARE",
         "DECLARE name CURSOR [WITH HOLD] FOR query | SUBSCRIBE …;",
@@ -159,4 +184,20 @@ pub(super) fn statements(asked: &str) -> String {
         "{lead}\\h STATEMENT shows the syntax of:\n  {}",
         names.join("\n  ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::parse::starts;
+
+    #[test]
+    fn each_word_that_begins_a_statement_has_help() {
+        for start in starts() {
+            let shown = statements(start);
+            assert!(!shown.starts_with("There is no help"), "{start}");
+        }
+        assert!(statements("copy").starts_with("COPY table"));
+        assert!(statements("create function;").contains("RETURNS type"));
+    }
 }

@@ -19,6 +19,7 @@ use highwater_storage::LaneCounts;
 use super::documents;
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::expression;
 
 /// What a query reads of a source: the plan's scan with the source's definition. Cheap to share between lanes.
 #[derive(Debug, Clone)]
@@ -322,7 +323,7 @@ fn with_generated(
     let count = rows.num_rows();
     let mut columns = rows.columns().to_vec();
     for projection in generated {
-        columns.push(projection.expr.evaluate(&rows)?.into_array(count)?);
+        columns.push(expression::values(&projection.expr, &rows)?);
     }
     build(full, columns, count)
 }
@@ -341,7 +342,7 @@ struct EventTimes {
 impl EventTimes {
     /// Values above `limit_us` are too far ahead.
     fn of(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch, limit_us: i64) -> Result<Self, EngineError> {
-        let values = expr.evaluate(rows)?.into_array(rows.num_rows())?;
+        let values = expression::values(expr, rows)?;
         let Some(values) = values.as_primitive_opt::<TimestampMicrosecondType>() else {
             return Err(EngineError::internal(format!(
                 "the watermark is of type {}",

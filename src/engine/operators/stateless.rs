@@ -13,6 +13,7 @@ use highwater_sql::stream_plan::{Projection, WindowKind};
 
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
+use crate::engine::expression;
 
 /// Times and window lengths beyond this (µs) are refused, so that no window arithmetic overflows: 73,000 years.
 const TIME_LIMIT_US: i64 = 1 << 61;
@@ -22,7 +23,7 @@ const TIME_LIMIT_US: i64 = 1 << 61;
 /// # Errors
 /// A predicate that fails on a row.
 pub(crate) fn filter(predicate: &Arc<dyn PhysicalExpr>, input: &Delta) -> Result<Delta, EngineError> {
-    let mask = predicate.evaluate(&input.batch)?.into_array(input.num_rows())?;
+    let mask = expression::values(predicate, &input.batch)?;
     let mask = mask
         .as_boolean_opt()
         .ok_or_else(|| EngineError::internal(format!("a filter gave {} values", mask.data_type())))?;
@@ -79,12 +80,7 @@ pub(crate) fn in_time(delta: &Delta, column: usize, last_late: i64) -> Result<Op
 pub(crate) fn project(exprs: &[Projection], schema: &SchemaRef, input: &Delta) -> Result<Delta, EngineError> {
     let columns = exprs
         .iter()
-        .map(|projection| {
-            projection
-                .expr
-                .evaluate(&input.batch)?
-                .into_array(input.num_rows())
-        })
+        .map(|projection| expression::values(&projection.expr, &input.batch))
         .collect::<Result<Vec<_>, _>>()?;
     let batch = batch_of(schema, columns, input.num_rows())?;
     Ok(Delta {

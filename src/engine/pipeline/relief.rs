@@ -133,7 +133,8 @@ impl Relief {
         let followed = queries
             .iter_mut()
             .filter(|query| query.spec.is_followed() && query.failure.is_none());
-        if let Some(largest) = followed.max_by_key(|query| query.stages.memory_bytes()) {
+        if let Some(largest) = followed.max_by_key(|query| query.stages.memory_bytes() + query.memory().sum())
+        {
             let error = EngineError::new("53200", "memory_limit is reached")
                 .with_detail("The state of a subscription to a query is in memory only.")
                 .with_hint("Create a materialized view of the query and subscribe to that.");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use highwater_storage::ObjectId;
@@ -27,8 +28,9 @@ pub(super) fn take(
     let taken = query.take(now_us)?;
     for (intake, binding) in query.intakes.iter_mut().zip(&query.spec.sources) {
         for row in intake.new_errors() {
-            row.source.clone_from(&binding.name);
-            row.query.clone_from(&query.spec.name);
+            let own = Arc::make_mut(row);
+            own.source.clone_from(&binding.name);
+            own.query.clone_from(&query.spec.name);
             parts.errors.add(row);
             tracing::debug!(source = %row.source, offset = row.place.1, reason = %row.reason, "bad record");
         }

@@ -54,7 +54,7 @@ struct Lanes {
 #[derive(Default)]
 struct Pending {
     acks: Vec<AckRef>,
-    errors: VecDeque<ErrorRow>,
+    errors: VecDeque<Arc<ErrorRow>>,
     /// How many of the errors have their names and numbers.
     numbered: usize,
 }
@@ -87,7 +87,7 @@ pub(crate) struct FrozenIntake {
     /// The source's watermark as a whole (µs).
     pub(crate) watermark: Option<i64>,
     /// Bad records since the last freeze.
-    pub(crate) errors: Vec<ErrorRow>,
+    pub(crate) errors: Vec<Arc<ErrorRow>>,
     acks: Vec<AckRef>,
     committer: Option<Committer>,
     durable: Arc<Mutex<OffsetsByPartition>>,
@@ -303,12 +303,12 @@ impl Intake {
             }
             self.pending
                 .errors
-                .push_back(ErrorRow::new(partition.0, now_us, bad));
+                .push_back(Arc::new(ErrorRow::new(partition.0, now_us, bad)));
         }
     }
 
     /// Bad records taken since the last call, without their names and numbers.
-    pub(crate) fn new_errors(&mut self) -> impl Iterator<Item = &mut ErrorRow> {
+    pub(crate) fn new_errors(&mut self) -> impl Iterator<Item = &mut Arc<ErrorRow>> {
         let new = self.pending.errors.range_mut(self.pending.numbered..);
         self.pending.numbered += new.len();
         new

@@ -242,6 +242,7 @@ impl Query {
     pub(crate) fn memory(&self) -> MemoryStatus {
         MemoryStatus {
             overlay_bytes: self.output.overlay_bytes(),
+            subscribed_bytes: self.output.subscribed_bytes(),
             queue_bytes: self.intakes.iter().map(Intake::queue_bytes).sum(),
             outbox_bytes: self.output.outbox_bytes(),
         }

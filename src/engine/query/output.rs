@@ -21,7 +21,7 @@ use crate::engine::sink::rows::Shape;
 use crate::engine::sink::worker::{SinkState, SinkWorker};
 use crate::engine::status::SinkStatus;
 use crate::engine::subscribe::{ChangeReceiver, Subscribers};
-use crate::engine::view::{FrozenView, ViewChange, ViewLayout, ViewReader, ViewStore};
+use crate::engine::view::{FrozenView, StartRows, ViewChange, ViewLayout, ViewStore};
 
 /// A stored view as steps, reads and checkpoints share it.
 pub(crate) struct SharedView {
@@ -56,13 +56,18 @@ impl SharedView {
 
     /// The rows as they are, and who gets what steps change from now on. Of a query that is only followed the rows are kept no
     /// longer. Called while no step is published.
-    pub(crate) fn follow(&self, is_followed: bool) -> (ViewReader, ChangeReceiver) {
+    pub(crate) fn follow(&self, is_followed: bool) -> ChangeReceiver {
         let mut rows = self.rows.lock();
-        let reader = rows.reader();
+        let start = StartRows::new(rows.reader());
         if is_followed && !self.passes.swap(true, Ordering::SeqCst) {
             rows.forget();
         }
-        (reader, self.subscribers.add(self.step()))
+        self.subscribers.add(self.step(), start)
+    }
+
+    /// The columns of its rows.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        self.rows.lock().schema()
     }
 
     /// The last step that is visible.
@@ -354,6 +359,14 @@ impl Output {
     pub(crate) fn overlay_bytes(&self) -> usize {
         match self {
             Self::View(view) => view.rows.lock().bytes(),
+            Self::Sink(_) | Self::Table(_) => 0,
+        }
+    }
+
+    /// Bytes that are kept for subscribers of a view who have not taken them.
+    pub(crate) fn subscribed_bytes(&self) -> usize {
+        match self {
+            Self::View(view) => view.subscribers.bytes(),
             Self::Sink(_) | Self::Table(_) => 0,
         }
     }

@@ -537,9 +537,14 @@ impl Engine {
         let outcomes = futures::future::join_all(endings).await;
         // What was dropped before may be closing still.
         self.options.parts.reaper.wait_all(CLOSE_MAX);
-        // Whoever follows a view hears that nothing more comes.
-        self.views.write().clear();
+        self.close_views();
         outcomes.into_iter().collect()
+    }
+
+    /// Ends all subscriptions: whoever follows a view hears that nothing more comes.
+    fn close_views(&self) {
+        let views = std::mem::take(&mut *self.views.write());
+        views.values().for_each(|view| view.subscribers.close());
     }
 }
 
@@ -547,6 +552,7 @@ impl Drop for Engine {
     /// Ends everything without a last checkpoint, as a crash would, but waits for what is closing.
     fn drop(&mut self) {
         self.state.get_mut().pipelines.clear();
+        self.close_views();
         self.options.parts.reaper.wait_all(CLOSE_MAX);
     }
 }

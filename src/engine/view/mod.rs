@@ -20,6 +20,7 @@ mod part;
 mod range;
 mod reader;
 mod scan;
+mod start;
 
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ pub(crate) use self::part::Cursor;
 pub(crate) use self::range::{Bound, KeyRange};
 pub(crate) use self::reader::ViewReader;
 pub(crate) use self::scan::Way;
+pub(crate) use self::start::StartRows;
 use crate::engine::codec::take_varint;
 use crate::engine::error::EngineError;
 
@@ -141,6 +143,11 @@ impl ViewStore {
             frozen: None,
             counters,
         })
+    }
+
+    /// The columns of the rows.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.format.schema)
     }
 
     /// How many rows there are.

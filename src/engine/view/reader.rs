@@ -44,6 +44,11 @@ impl ViewReader {
         &self.format.schema
     }
 
+    /// Bytes of memory that its changed rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.layers.iter().map(Dirty::bytes).sum()
+    }
+
     /// How many rows there are.
     pub(crate) fn rows(&self) -> u64 {
         self.rows

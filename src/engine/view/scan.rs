@@ -168,6 +168,11 @@ impl DeltaScan {
         self.merge.next_key()
     }
 
+    /// Bytes of memory that its changed rows take.
+    pub(super) fn bytes(&self) -> usize {
+        self.merge.reader.bytes()
+    }
+
     fn next_delta(&mut self) -> Result<Option<Delta>, EngineError> {
         let Some((batch, counts)) = self.merge.next_batch()? else {
             return Ok(None);

@@ -51,7 +51,7 @@ pub(super) fn reasons(snapshot: &Snapshot, subject: &Subject<'_>, reasons: &mut 
         reasons.extend(reading.trouble());
         reasons.extend(reading.nothing(mode.as_deref()));
         reasons.extend(reading.behind());
-        reasons.extend(reading.bad(last_bad));
+        reasons.extend(reading.bad(last_bad.map(AsRef::as_ref)));
         reasons.extend(reading.left_out());
         reasons.extend(reading.idle());
     }

@@ -169,6 +169,117 @@ async fn options_of_csv_are_those_of_postgresql() {
     served.end().await;
 }
 
+/// SQLSTATE and CONTEXT of a COPY that fails.
+fn placed(error: &tokio_postgres::Error) -> (String, Option<String>) {
+    let told = error.as_db_error().unwrap();
+    (told.code().code().to_owned(), told.where_().map(str::to_owned))
+}
+
+/// More lines than a batch has, of which two have a wrong value.
+fn many_lines() -> String {
+    let line = |n| match n {
+        68_000 => format!("{n}\tx\tno number\n"),
+        68_001 => "no key\tx\t1\n".to_owned(),
+        n => format!("{n}\tx\t1\n"),
+    };
+    (0..70_000).map(line).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_values_tell_where_they_are() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    client.simple_query(TABLE).await.unwrap();
+    let many = many_lines();
+    let long = format!("{}\n", "x".repeat(150));
+    let cut = format!("COPY t, line 1, column a: \"{}...\"", "x".repeat(100));
+    for (sql, rows, state, context) in [
+        (
+            "COPY t (a, b, c) FROM STDIN",
+            "1\ta\t1\nx\tb\t1\n",
+            "22P02",
+            "COPY t, line 2, column a: \"x\"",
+        ),
+        (
+            "COPY t (a, b, c) FROM STDIN",
+            "1\ta\t1\n2\tb\t123456\ny\tb\t1\n",
+            "22003",
+            "COPY t, line 2, column c: \"123456\"",
+        ),
+        (
+            "COPY t (a, b, c) FROM STDIN",
+            "1\ta\t1\n\\N\tb\t1\n",
+            "23502",
+            "COPY t, line 2: \"\\N\tb\t1\"",
+        ),
+        (
+            "COPY t (a, b, c) FROM STDIN",
+            "1\ta\n",
+            "22P04",
+            "COPY t, line 1: \"1\ta\"",
+        ),
+        (
+            "COPY t (a, b, c) FROM STDIN (FORMAT csv, HEADER)",
+            "a,b,c\n1,\"x\ny\",1\n2,z,w\n",
+            "22P02",
+            "COPY t, line 4, column c: \"w\"",
+        ),
+        (
+            "COPY t (a, b, c) FROM STDIN",
+            &many,
+            "22P02",
+            "COPY t, line 68001, column c: \"no number\"",
+        ),
+        ("COPY t (a) FROM STDIN", &long, "22P02", &cut),
+        (
+            "COPY t (a) FROM STDIN (FORMAT binary)",
+            "PGCOPY\n\u{0}",
+            "22P04",
+            "",
+        ),
+    ] {
+        let error = copy_in(&client, sql, &[rows]).await.unwrap_err();
+        let context = (!context.is_empty()).then(|| context.to_owned());
+        assert_eq!(placed(&error), (state.to_owned(), context), "{sql}");
+    }
+
+    let rows: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x04\0\0\0\x01\0\x01\0\0\0\x02\0\0";
+    let sink = client
+        .copy_in::<_, Bytes>("COPY t (a) FROM STDIN BINARY")
+        .await
+        .unwrap();
+    futures::pin_mut!(sink);
+    sink.send(Bytes::from_static(rows)).await.unwrap();
+    let error = sink.finish().await.unwrap_err();
+    let context = "COPY t, line 2, column a".to_owned();
+    assert_eq!(placed(&error), ("22P03".to_owned(), Some(context)));
+    assert_eq!(lines(&client, "SELECT count(*) FROM t").await, ["0"]);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_option_of_copy_stands_once() {
+    let served = Served::start().await;
+    for options in [
+        "FORMAT csv, FORMAT text",
+        "FORMAT csv, HEADER, HEADER false",
+        "DELIMITER '|', DELIMITER '|'",
+        "NULL 'x', NULL 'y'",
+        "FORMAT csv, QUOTE '~', QUOTE '~'",
+        "FORMAT csv, ESCAPE '~', ESCAPE '~'",
+        "FORMAT csv, FORCE_NULL (b), FORCE_NULL (c)",
+        "FORMAT csv, FORCE_NOT_NULL (b), FORCE_NOT_NULL (b)",
+        "ENCODING 'UTF8', ENCODING 'UTF8'",
+    ] {
+        let client = served.connect().await;
+        let sql = format!("COPY t FROM STDIN ({options})");
+        let error = client.copy_in::<_, Bytes>(&sql).await.map(drop).unwrap_err();
+        let redundant = ("42601".to_owned(), "conflicting or redundant options".to_owned());
+        assert_eq!(told(&error), redundant, "{options}");
+    }
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_fails_inserts_nothing() {
     let served = Served::start().await;

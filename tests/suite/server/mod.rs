@@ -5,6 +5,7 @@ mod drivers;
 mod http;
 mod idle;
 mod introspection;
+mod limits;
 mod live;
 mod logs;
 mod prepared;

@@ -232,3 +232,162 @@ async fn changes_of_tables_use_their_plan_again() {
     assert!(reused(&served).await >= 8);
     served.end().await;
 }
+
+/// The answers of a prepared statement to each list of values, run often enough that its plans are kept, beside those of the same
+/// statement planned each time.
+async fn same_as_planned(client: &Client, sql: &str, types: &str, values: &[&str]) {
+    client
+        .simple_query(&format!("PREPARE p ({types}) AS {sql}"))
+        .await
+        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    let mut planned = Vec::new();
+    for values in values {
+        client
+            .simple_query(&format!("PREPARE once ({types}) AS {sql}"))
+            .await
+            .unwrap();
+        planned.push(lines(client, &format!("EXECUTE once ({values})")).await);
+        client.simple_query("DEALLOCATE once").await.unwrap();
+    }
+    for _ in 0..3 {
+        for (values, planned) in values.iter().zip(&planned) {
+            let kept = lines(client, &format!("EXECUTE p ({values})")).await;
+            assert_eq!(&kept, planned, "{sql} with {values}");
+        }
+    }
+    client.simple_query("DEALLOCATE p").await.unwrap();
+}
+
+/// A row for each of nine days.
+async fn days(client: &Client) {
+    client
+        .simple_query(
+            "CREATE TABLE n (k BIGINT PRIMARY KEY, price NUMERIC(10, 2), at TIMESTAMP, doc JSONB, tags VARCHAR[]);
+             INSERT INTO n SELECT g, g * 1.25, TIMESTAMP '2024-01-01' + g * INTERVAL '1' DAY,
+                 ('{\"a\": ' || g || '}')::jsonb, ARRAY['t' || g % 3, 'all'] FROM generate_series(1, 9) AS g",
+        )
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_for_numbers_are_kept_by_their_digits() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    days(&client).await;
+    let numbers = [
+        "1.25",
+        "-2.50",
+        "7",
+        "0.005",
+        "10.0",
+        "NULL",
+        "123456.789",
+        "2.50",
+    ];
+    for sql in [
+        "SELECT k, price * $1, price + $1, price - $1 FROM n ORDER BY k",
+        "SELECT k, round(price / nullif($1, 0), 4), price % nullif($1, 0), price / nullif($1, 0) FROM n ORDER BY k",
+        "SELECT k FROM n WHERE price >= $1 OR price = -$1 ORDER BY k",
+        "SELECT sum(price * $1), avg(price + $1), max(greatest(price, $1)) FROM n",
+        "SELECT $1, coalesce($1, 0.1), $1::text, round($1, 1), $1 IN (7, 2.5) FROM n WHERE k = 1",
+    ] {
+        same_as_planned(&client, sql, "NUMERIC", &numbers).await;
+    }
+    assert!(reused(&served).await >= 50, "{}", reused(&served).await);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_for_intervals_documents_and_arrays_are_kept() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    days(&client).await;
+    let intervals = ["'1 day'", "'36 hours'", "NULL", "'1 month -2 days'"];
+    let documents = ["'{\"a\": 3}'", "'{}'", "NULL", "'[1, {\"b\": null}]'"];
+    let arrays = ["'{1,2,NULL}'", "'{}'", "NULL", "'{7}'"];
+    for (sql, types, values) in [
+        (
+            "SELECT k, at + $1, at - $1 > TIMESTAMP '2024-01-05' FROM n ORDER BY k",
+            "INTERVAL",
+            &intervals,
+        ),
+        (
+            "SELECT $1, $1 * 2, -$1, $1 > INTERVAL '1' DAY FROM n WHERE k = 1",
+            "INTERVAL",
+            &intervals,
+        ),
+        (
+            "SELECT k, doc || $1, doc @> $1, $1 -> 'a' FROM n ORDER BY k",
+            "JSONB",
+            &documents,
+        ),
+        ("SELECT k FROM n WHERE doc = $1 ORDER BY k", "JSONB", &documents),
+        (
+            "SELECT k, $1, $1[1] + k, cardinality($1), array_append($1, k) FROM n ORDER BY k",
+            "BIGINT[]",
+            &arrays,
+        ),
+        (
+            "SELECT k FROM n WHERE k = ANY($1) ORDER BY k",
+            "BIGINT[]",
+            &arrays,
+        ),
+        (
+            "SELECT v, count(*) FROM unnest($1) AS u(v) GROUP BY v ORDER BY v",
+            "BIGINT[]",
+            &arrays,
+        ),
+    ] {
+        same_as_planned(&client, sql, types, values).await;
+    }
+    assert!(reused(&served).await >= 50, "{}", reused(&served).await);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_with_numbers_documents_and_arrays_are_inserted_by_one_plan() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    client
+        .simple_query(
+            "CREATE TABLE n (k BIGINT PRIMARY KEY, price NUMERIC(10, 2), doc JSONB, tags VARCHAR[], took INTERVAL);
+             PREPARE add (BIGINT, NUMERIC, JSONB, VARCHAR[], INTERVAL) AS INSERT INTO n VALUES ($1, $2, $3, $4, $5);
+             PREPARE raise (BIGINT, NUMERIC) AS UPDATE n SET price = price * $2 WHERE k = $1",
+        )
+        .await
+        .unwrap();
+    for k in 1..=5 {
+        let add = format!("EXECUTE add ({k}, {k}.25, '{{\"k\": {k}}}', ARRAY['a', '{k}'], '{k} hours')");
+        client.simple_query(&add).await.unwrap();
+        client
+            .simple_query(&format!("EXECUTE raise ({k}, 1.5)"))
+            .await
+            .unwrap();
+    }
+    assert_eq!(
+        lines(&client, "SELECT * FROM n WHERE k > 3 ORDER BY k").await,
+        [
+            "4|6.38|{\"k\": 4}|{a,4}|04:00:00",
+            "5|7.88|{\"k\": 5}|{a,5}|05:00:00",
+        ]
+    );
+    assert!(reused(&served).await >= 8, "{}", reused(&served).await);
+    let error = client
+        .simple_query("EXECUTE add (9, 123456789.00, NULL, NULL, NULL)")
+        .await
+        .unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "22003");
+    // An array that chooses rows is a list of keys where it is known, and is planned so.
+    let before = reused(&served).await;
+    let by_keys = client
+        .prepare("SELECT price FROM n WHERE k = ANY($1) ORDER BY k")
+        .await
+        .unwrap();
+    for keys in [vec![1_i64, 2], vec![5], vec![], vec![4, 1, 9]] {
+        let found = client.query(&by_keys, &[&keys]).await.unwrap().len();
+        assert_eq!(found, keys.iter().filter(|key| **key <= 5).count());
+    }
+    assert_eq!(reused(&served).await, before);
+    served.end().await;
+}

@@ -1,7 +1,5 @@
 //! Statements, errors, transactions, settings, cancellation.
 
-use std::time::Duration;
-
 use futures::TryStreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_postgres::error::ErrorPosition;
@@ -9,6 +7,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use super::{PATIENCE, Served, lines, told};
+use crate::support::until;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn several_statements_of_one_message_run_up_to_the_first_error() {
@@ -368,7 +367,8 @@ async fn a_statement_ends_by_its_timeout_and_by_a_cancel_request() {
 
     let token = client.cancel_token();
     let (ended, ()) = tokio::join!(client.simple_query("SUBSCRIBE t"), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        let runs = "SELECT count(*) FROM hw.connections WHERE state = 'active' AND statement = 'SUBSCRIBE t'";
+        until(&served.database, runs, 1).await;
         token.cancel_query(NoTls).await.unwrap();
     });
     let expected = (

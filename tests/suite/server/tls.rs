@@ -6,7 +6,9 @@ use std::process::Command;
 use highwater::Database;
 use highwater::server::{Server, ServerOptions, TlsFiles};
 
-use super::PATIENCE;
+use tokio_postgres::NoTls;
+
+use super::{PATIENCE, Served, told};
 
 /// Makes a certificate for localhost that is its own root.
 fn certificate(folder: &Path, name: &str) -> TlsFiles {
@@ -44,11 +46,17 @@ fn certificate(folder: &Path, name: &str) -> TlsFiles {
 
 /// What psql says to a server whose certificate must be `root`.
 async fn psql(port: u16, root: &Path) -> (String, String) {
+    psql_with(
+        port,
+        &format!("sslmode=verify-full sslrootcert={}", root.display()),
+    )
+    .await
+}
+
+/// What psql says to a server with these options of its connection.
+async fn psql_with(port: u16, options: &str) -> (String, String) {
     let mut psql = Command::new("psql");
-    let url = format!(
-        "host=127.0.0.1 port={port} user=tester dbname=highwater sslmode=verify-full sslrootcert={}",
-        root.display()
-    );
+    let url = format!("host=127.0.0.1 port={port} user=tester dbname=highwater {options}");
     psql.args(["-X", "-w", "-A", "-t", "-c", "SELECT 1", &url]);
     let output = tokio::task::spawn_blocking(move || psql.output().unwrap());
     let output = tokio::time::timeout(PATIENCE, output).await.unwrap().unwrap();
@@ -104,5 +112,38 @@ async fn connections_are_encrypted_and_a_new_certificate_is_taken_without_a_rest
     task.await.unwrap();
     std::fs::write(&files.key, "no key").unwrap();
     assert!(Server::bind(database.clone(), options).await.is_err());
+    database.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_requires_tls_refuses_plain_connections() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = ServerOptions {
+        tls: Some(certificate(folder.path(), "one")),
+        tls_required: true,
+        ..ServerOptions::default()
+    };
+    let served = Served::of(Database::in_memory().await.unwrap(), options).await;
+
+    let (shown, refused) = psql_with(served.address.port(), "sslmode=disable").await;
+    assert_eq!(shown, "");
+    assert!(
+        refused.contains("FATAL:  user \"tester\" is not let in without TLS")
+            && refused.contains("HINT:  Connect with sslmode=require"),
+        "{refused}"
+    );
+    let plain = tokio_postgres::connect(&served.url(), NoTls).await;
+    assert_eq!(told(&plain.map(drop).unwrap_err()).0, "28000");
+    let encrypted = psql_with(served.address.port(), "sslmode=require").await;
+    assert_eq!(encrypted, ("1\n".to_owned(), String::new()));
+    served.end().await;
+
+    let database = Database::in_memory().await.unwrap();
+    let options = ServerOptions {
+        tls_required: true,
+        ..ServerOptions::default()
+    };
+    let refused = Server::bind(database.clone(), options).await;
+    assert_eq!(refused.map(drop).unwrap_err().sqlstate(), "22023");
     database.close().await.unwrap();
 }

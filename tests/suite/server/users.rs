@@ -77,6 +77,47 @@ async fn with_users_nobody_gets_in_without_the_password() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_current_user_is_who_has_logged_in() {
+    let served = Served::start().await;
+    let client = served.connect().await;
+    let sql = "SELECT current_user, session_user, user AS u, current_role, upper(current_user::text)";
+    assert_eq!(lines(&client, sql).await, ["tester|tester|tester|tester|TESTER"]);
+    client
+        .simple_query(
+            "CREATE TABLE t (who VARCHAR, n INT); INSERT INTO t VALUES (current_user, 1), ('other', 2)",
+        )
+        .await
+        .unwrap();
+    let own = "SELECT n FROM t WHERE who = session_user AND n < $1";
+    let prepared = client.prepare(own).await.unwrap();
+    for _ in 0..3 {
+        let rows = client.query(&prepared, &[&5_i32]).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<i32>>(), [1]);
+    }
+    client
+        .simple_query("PREPARE mine (INT) AS UPDATE t SET n = n + $1 WHERE who = current_user")
+        .await
+        .unwrap();
+    for n in [11, 21, 31] {
+        client.simple_query("EXECUTE mine (10)").await.unwrap();
+        let sql = "SELECT n FROM t ORDER BY n DESC LIMIT 1";
+        assert_eq!(lines(&client, sql).await, [n.to_string()]);
+    }
+    // A name is a column's name as in PostgreSQL.
+    let rows = client
+        .query("SELECT current_user, session_user", &[])
+        .await
+        .unwrap();
+    let names: Vec<&str> = rows[0].columns().iter().map(|column| column.name()).collect();
+    assert_eq!(names, ["current_user", "session_user"]);
+    let refused = client
+        .simple_query("CREATE MATERIALIZED VIEW v AS SELECT current_user AS c FROM t")
+        .await;
+    assert!(refused.is_err(), "a view has no session");
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_machines_are_not_let_in_without_users() {
     let database = Database::in_memory().await.unwrap();
     let options = || ServerOptions {

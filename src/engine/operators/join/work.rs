@@ -10,6 +10,7 @@ use highwater_sql::stream_plan::JoinKind;
 use super::layout::{Condition, LEFT, Layout, RIGHT, SIDES};
 use super::output::{Part, Pool};
 use crate::engine::error::EngineError;
+use crate::engine::expression;
 use crate::engine::operators::state::row_set::Cell;
 
 /// Pairs whose condition is evaluated together.
@@ -360,7 +361,7 @@ fn evaluate(
         .map(|(side, column)| take(pools[*side].column(*column), &indices[*side], None))
         .collect::<Result<Vec<_>, _>>()?;
     let batch = super::output::batch_of(&condition.schema, columns, pairs.len())?;
-    let holds = condition.expr.evaluate(&batch)?.into_array(pairs.len())?;
+    let holds = expression::values(&condition.expr, &batch)?;
     holds
         .as_boolean_opt()
         .cloned()

@@ -3,6 +3,7 @@
 mod figures;
 mod model;
 mod scenarios;
+mod start;
 
 use std::sync::Arc;
 

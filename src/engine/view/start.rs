@@ -1,0 +1,97 @@
+//! [`StartRows`]: the rows that a subscription starts with, read part by part as they are asked for.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::reader::ViewReader;
+use super::scan::DeltaScan;
+use crate::engine::delta::Delta;
+use crate::engine::error::EngineError;
+
+/// Rows of a part, at most.
+const PART_ROWS: usize = 8192;
+
+/// Rows as of one step, of which never more than a part is read ahead. Clones share them, so that the view can let go of what a
+/// subscriber does not read.
+#[derive(Clone)]
+pub(crate) struct StartRows(Arc<Mutex<Rows>>);
+
+enum Rows {
+    /// Nothing was read.
+    Unread(ViewReader),
+    /// The next part is known.
+    Reading(DeltaScan),
+    /// All were read.
+    Done,
+    /// They were let go of before all were read.
+    Cut,
+}
+
+impl StartRows {
+    /// The rows of a reader.
+    pub(crate) fn new(reader: ViewReader) -> Self {
+        let rows = match reader.rows() {
+            0 => Rows::Done,
+            _ => Rows::Unread(reader),
+        };
+        Self(Arc::new(Mutex::new(rows)))
+    }
+
+    /// The next part; `None` when there is none. Reads the store, so it blocks.
+    ///
+    /// # Errors
+    /// A store that cannot be read. Nothing comes after it.
+    pub(crate) fn next_part(&self) -> Result<Option<Delta>, EngineError> {
+        let mut rows = self.0.lock();
+        let mut scan = match std::mem::replace(&mut *rows, Rows::Done) {
+            Rows::Unread(reader) => reader.contents_as_deltas(PART_ROWS),
+            Rows::Reading(scan) => scan,
+            Rows::Done => return Ok(None),
+            Rows::Cut => {
+                *rows = Rows::Cut;
+                return Ok(None);
+            }
+        };
+        let part = scan.next().transpose()?;
+        // Behind the last row nothing is kept open.
+        if part.is_some() && scan.next_key().is_some() {
+            *rows = Rows::Reading(scan);
+        }
+        Ok(part)
+    }
+
+    /// Lets go of the rows that were not read.
+    pub(crate) fn cut(&self) {
+        let mut rows = self.0.lock();
+        if !matches!(*rows, Rows::Done) {
+            *rows = Rows::Cut;
+        }
+    }
+
+    /// Passes over the rows that were not read.
+    pub(crate) fn skip(&self) {
+        *self.0.lock() = Rows::Done;
+    }
+
+    /// Whether all rows were read.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.0.lock(), Rows::Done)
+    }
+
+    /// Whether rows were let go of that were not read.
+    #[cfg(test)]
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(*self.0.lock(), Rows::Cut)
+    }
+
+    /// Bytes of changed rows that it keeps in memory until all are read.
+    pub(crate) fn bytes(&self) -> usize {
+        // Who reads just now is asked again later.
+        match self.0.try_lock().as_deref() {
+            Some(Rows::Unread(reader)) => reader.bytes(),
+            Some(Rows::Reading(scan)) => scan.bytes(),
+            Some(Rows::Done | Rows::Cut) | None => 0,
+        }
+    }
+}

@@ -536,6 +536,10 @@ async fn assert_agreement(database: &Database, when: &str) -> Vec<String> {
                 assert_eq!(number(database, &sql).await, 1, "{sink} {when}");
             }
         }
+        // It may have died between the two statements of which one divides by zero and the other takes that away.
+        if names.contains(&"u".to_owned()) {
+            database.execute("DELETE FROM u WHERE v = 7").await.unwrap();
+        }
         for name in ["raw", "a", "shares"] {
             if names.contains(&name.to_owned()) {
                 let sql = format!("ALTER MATERIALIZED VIEW {name} RESUME");

@@ -18,7 +18,9 @@ use crate::plan::functions::arrays::typed_distinct;
 use crate::plan::functions::{aggregate_of_type, with_constant_digits};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{compared, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike};
+use crate::plan::{
+    compared, decimals, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike,
+};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -240,15 +242,20 @@ fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 }
 
 /// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a
-/// number becomes an integer; fails where a float leaves its range or is divided by zero.
+/// number becomes an integer; fails where a float leaves its range or is divided by zero, and where a NUMERIC has too many
+/// digits.
 pub(crate) fn checked_numbers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, _| fold_integer(expr))?;
     rewrite::expressions(plan, |expr, schema| {
-        let number = numbers::checked(expr, schema)?;
-        match number.transformed {
-            true => Ok(number),
-            false => floats::checked(number.data, schema),
+        let mut expr = expr;
+        for rule in [numbers::checked, floats::checked, decimals::checked] {
+            let changed = rule(expr, schema)?;
+            if changed.transformed {
+                return Ok(changed);
+            }
+            expr = changed.data;
         }
+        Ok(Transformed::no(expr))
     })
 }
 

@@ -135,7 +135,8 @@ fn out_of_range(data_type: &DataType) -> SqlError {
     }
 }
 
-fn numeric_overflow(data_type: &DataType) -> SqlError {
+/// The error for a number that this type of decimals has no room for.
+pub(crate) fn numeric_overflow(data_type: &DataType) -> SqlError {
     let error = SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow");
     match data_type {
         DataType::Decimal128(precision, scale) => {

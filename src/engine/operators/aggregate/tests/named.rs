@@ -217,7 +217,11 @@ fn a_group_that_is_gone_does_not_come_back_with_what_another_shard_evicted() {
         world.step_quietly(&[delta(&[(goes.0, -1)], false)], Some(0));
         // The store has the group until this freeze is written.
         world.freeze();
-        assert_eq!(world.step(&[], Some(20)).unwrap(), ["+1 10 | 0"], "beside {other}");
+        assert_eq!(
+            world.step(&[], Some(20)).unwrap(),
+            ["+1 10 | 0"],
+            "beside {other}"
+        );
     }
 }
 

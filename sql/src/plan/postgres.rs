@@ -121,15 +121,7 @@ fn window_node(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
 }
 
 fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> {
-    if call.fun.name() == "nth_value"
-        && let Some(place) = call.params.args.get(1).and_then(integer)
-        && place.0 < 1
-    {
-        return Err(external(SqlError::new(
-            SqlState::InvalidArgumentForNthValue,
-            "argument of nth_value must be greater than zero",
-        )));
-    }
+    check_count(&call)?;
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) =
         (&call.fun, call.params.args.as_mut_slice())
     {
@@ -142,6 +134,23 @@ fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> 
         call.fun = WindowFunctionDefinition::AggregateUDF(function);
     }
     Ok(Expr::WindowFunction(Box::new(call)))
+}
+
+/// Refuses a place of `nth_value` and a number of `ntile` that are none.
+fn check_count(call: &WindowFunction) -> PlanResult<()> {
+    let name = call.fun.name();
+    let (argument, state) = match name {
+        "nth_value" => (1, SqlState::InvalidArgumentForNthValue),
+        "ntile" => (0, SqlState::InvalidArgumentForNtile),
+        _ => return Ok(()),
+    };
+    match call.params.args.get(argument).and_then(integer) {
+        Some((count, _)) if count < 1 => Err(external(SqlError::new(
+            state,
+            format!("argument of {name} must be greater than zero"),
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The expression, cast if its type is none that columns have.

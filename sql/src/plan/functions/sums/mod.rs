@@ -4,6 +4,7 @@
 mod cells;
 mod extremes;
 mod numbers;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,13 +20,13 @@ use datafusion::common::{
     DataFusionError, Result as PlanResult, ScalarValue, exec_datafusion_err, internal_err,
 };
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
 pub use self::cells::{FloatSum, IntervalSum, WideFloat};
 pub use self::numbers::NumericSum;
+use self::written::Written;
 use crate::SqlError;
 use crate::plan::floats::real;
 use crate::plan::translate::external;
@@ -48,10 +49,7 @@ pub(crate) fn with_intervals(
 ) -> BTreeMap<String, Arc<AggregateUDF>> {
     for name in ["sum", "avg"] {
         if let Some(function) = functions.get_mut(name) {
-            *function = Arc::new(AggregateUDF::from(Written {
-                theirs: Arc::clone(function),
-                signature: Signature::user_defined(Volatility::Immutable),
-            }));
+            *function = Written::of(function);
         }
     }
     functions
@@ -76,45 +74,6 @@ pub(crate) fn of_type(function: &Arc<AggregateUDF>, argument: &DataType) -> Arc<
             }
         }
         _ => Arc::clone(function),
-    }
-}
-
-/// `sum` or `avg` as it is written, of any type that it takes.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Written {
-    theirs: Arc<AggregateUDF>,
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Written {
-    fn name(&self) -> &str {
-        self.theirs.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, args: &[DataType]) -> PlanResult<DataType> {
-        match args {
-            [DataType::Interval(_)] => Ok(INTERVAL),
-            args => self.theirs.return_type(args),
-        }
-    }
-
-    fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
-        if let [DataType::Interval(_)] = args {
-            return Ok(vec![INTERVAL]);
-        }
-        let fields = args
-            .iter()
-            .map(|arg| Arc::new(Field::new("", arg.clone(), true)) as FieldRef);
-        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref())?;
-        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
-    }
-
-    fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        internal_err!("{} was planned without the type of its argument", self.name())
     }
 }
 

@@ -162,6 +162,11 @@ fn source(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<InsertSour
             .with_hint("Write one list of both.")
             .at(position));
     }
+    if with.is_some() && matches!(*query.body, SetExpr::Values(_)) {
+        return Err(SqlError::unsupported("WITH before INSERT … VALUES")
+            .with_hint("Write INSERT … SELECT.")
+            .at(position));
+    }
     query.with = query.with.or(with);
     let plain = query.with.is_none()
         && query.order_by.is_none()

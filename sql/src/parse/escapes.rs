@@ -56,13 +56,13 @@ pub(super) fn fault(text: &str) -> Option<SqlError> {
     None
 }
 
-/// What is wrong with the digits of `\uXXXX` or `\UXXXXXXXX`, which stands at `position`.
+/// What is wrong with the digits behind `\u` or `\U`, which stands at `position`.
 fn unicode_fault(written: &str, is_whole: bool, position: usize) -> Option<SqlError> {
     if !is_whole {
         let error = SqlError::new(SqlState::InvalidEscapeSequence, "invalid Unicode escape");
         return Some(
             error
-                .with_hint("Unicode escapes must be \\uXXXX or \\UXXXXXXXX.")
+                .with_hint("Write \\u and four hex digits, or \\U and eight.")
                 .at(position),
         );
     }
@@ -84,7 +84,7 @@ fn not_utf8(bytes: &[u8]) -> SqlError {
     };
     let Some(wrong) = wrong else {
         return SqlError::unsupported("a character beyond ASCII as the bytes of \\x or octal escapes")
-            .with_hint("Write the character itself, or \\uXXXX.");
+            .with_hint("Write the character itself, or \\u and four hex digits.");
     };
     let length = match bytes[wrong] {
         0xc0..=0xdf => 2,

@@ -49,6 +49,8 @@ pub enum SqlState {
     GeneratedAlways,
     /// 42P20
     WindowingError,
+    /// 22014
+    InvalidArgumentForNtile,
     /// 22016
     InvalidArgumentForNthValue,
     /// 42622
@@ -148,6 +150,7 @@ impl SqlState {
             Self::InvalidTableDefinition => "42P16",
             Self::GeneratedAlways => "428C9",
             Self::WindowingError => "42P20",
+            Self::InvalidArgumentForNtile => "22014",
             Self::InvalidArgumentForNthValue => "22016",
             Self::NameTooLong => "42622",
             Self::ReservedName => "42939",

@@ -134,6 +134,7 @@ mod tests {
             crate::statement::OptionValue {
                 text: "prefix-s3cr3t-${PW}".to_owned(),
                 position: 17,
+                value_position: 44,
             },
         )]);
 

@@ -185,6 +185,8 @@ pub struct OptionValue {
     pub text: String,
     /// Byte offset of the option's name in the script.
     pub position: usize,
+    /// Byte offset of the text.
+    pub value_position: usize,
 }
 
 /// `CREATE SOURCE`

@@ -84,7 +84,7 @@ impl Database {
             return Ok(None);
         };
         let connector = self.shared.registry.source(&name.trim().to_lowercase());
-        let connector = connector.map_err(|error| Error::from(error).at(Some(given.position)))?;
+        let connector = connector.map_err(|error| Error::from(error).at(Some(given.value_position)))?;
         Ok(connector.fixed_schema(&options))
     }
 

@@ -110,9 +110,24 @@ pub(super) fn source_of(
 ) -> Result<ResolvedSource> {
     let mut resolved = resolve_source(source, &|name| purpose.variable(name), found)?;
     plan::check_source(&resolved.def)?;
-    let checked = checked_source(registry, resolved.def.clone());
+    let checked = known_source(registry, &source.with, &resolved.def.connector)
+        .and_then(|()| checked_source(registry, resolved.def.clone()));
     resolved.def = purpose.settled(checked, || resolved.def)?;
     Ok(resolved)
+}
+
+/// Looks for a source connector.
+///
+/// # Errors
+/// There is none of this name; with the place of the name in the statement.
+fn known_source(registry: &Registry, with: &WithOptions, connector: &str) -> Result<()> {
+    let found = registry.source(connector).map(|_| ());
+    found.map_err(|error| Error::from(error).at(connector_place(with)))
+}
+
+/// Where the name of the connector stands.
+fn connector_place(with: &WithOptions) -> Option<usize> {
+    with.get("connector").map(|given| given.value_position)
 }
 
 /// What `CREATE TABLE` says.
@@ -123,7 +138,10 @@ fn table_of(registry: &Registry, table: &CreateTable, purpose: Purpose) -> Resul
     let mut def = resolve_table(table, &|name| purpose.variable(name))?;
     if let Some(source) = def.source.take() {
         let place = table.connector.as_ref().map(|connector| connector.position);
-        let checked = checked_source(registry, source.clone()).map_err(|error| error.at(place));
+        let with = table.connector.as_ref().map(|connector| &connector.with);
+        let checked = with
+            .map_or(Ok(()), |with| known_source(registry, with, &source.connector))
+            .and_then(|()| checked_source(registry, source.clone()).map_err(|error| error.at(place)));
         def.source = Some(purpose.settled(checked, || source)?);
     }
     Ok(def)
@@ -147,7 +165,10 @@ fn sink_of(
     stream.notices.extend(notices);
     target.options.append(&mut target.encode_options);
     let place = sink.with.get("connector").map(|given| given.position);
-    let checked = checked_sink_options(registry, &target).map_err(|error| error.at(place));
+    let checked = match registry.sink(&target.connector) {
+        Ok(_) => checked_sink_options(registry, &target).map_err(|error| error.at(place)),
+        Err(error) => Err(Error::from(error).at(connector_place(&sink.with))),
+    };
     let options = purpose.settled(checked, || target.options.clone())?;
     let body = SinkDef {
         plan: Arc::new(stream),

@@ -191,6 +191,10 @@ impl plan::Resolve for WithGiven<'_> {
         }
     }
 
+    fn names(&self, schema: &str) -> Vec<String> {
+        self.rest.names(schema)
+    }
+
     fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.rest.function(name)
     }

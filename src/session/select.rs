@@ -200,6 +200,13 @@ impl Resolve for Known<'_> {
         Some(Arc::new(DefaultTableSource::new(provider)))
     }
 
+    fn names(&self, schema: &str) -> Vec<String> {
+        match schema {
+            system::SCHEMA => system::TABLES.map(str::to_owned).to_vec(),
+            other => pg_catalog::names(other),
+        }
+    }
+
     fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::function(name, || Arc::clone(self.facts()))
     }

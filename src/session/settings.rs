@@ -6,6 +6,7 @@ use std::time::Duration;
 use datafusion::sql::sqlparser::ast;
 use highwater_sql::parse::milliseconds;
 use highwater_sql::plan::{self, SettingCall};
+use highwater_sql::suggest::closest;
 use parking_lot::Mutex;
 
 use super::Session;
@@ -252,7 +253,7 @@ impl Session {
         let of_database = all.iter().find(|(known, _)| *known == name);
         of_database
             .map(|(_, value)| value.clone())
-            .ok_or_else(|| unknown_setting(name))
+            .ok_or_else(|| self.unknown_setting(name))
     }
 
     /// Sets a setting, as `SET` does; `None` gives it its default.
@@ -273,7 +274,7 @@ impl Session {
         Err(match of_database.any(|(known, _)| *known == name) {
             true => Error::new("55P02", format!("parameter \"{name}\" cannot be changed now"))
                 .with_hint("It is given when the database is opened."),
-            false => unknown_setting(name),
+            false => self.unknown_setting(name),
         })
     }
 
@@ -322,6 +323,17 @@ impl Session {
         )
     }
 
+    fn unknown_setting(&self, name: &str) -> Error {
+        let of_database = self.database.shared.configured.settings.iter();
+        let known = SETTINGS.iter().map(|setting| setting.name);
+        let hint = match closest(name, known.chain(of_database.map(|(name, _)| *name))) {
+            Some(near) => format!("Did you mean \"{near}\"?"),
+            None => "SHOW ALL and SELECT * FROM hw.settings list those that there are.".to_owned(),
+        };
+        let message = format!("unrecognized configuration parameter \"{name}\"");
+        Error::new("42704", message).with_hint(hint)
+    }
+
     /// `SHOW name`
     pub(super) fn show_setting(&self, name: &str) -> Result<Outcome> {
         let value = self.setting(name)?;
@@ -336,12 +348,4 @@ fn canonical(name: &str) -> &str {
         "names" => "client_encoding",
         other => other,
     }
-}
-
-fn unknown_setting(name: &str) -> Error {
-    Error::new(
-        "42704",
-        format!("unrecognized configuration parameter \"{name}\""),
-    )
-    .with_hint("SELECT * FROM hw.settings lists those that there are.")
 }

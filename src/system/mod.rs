@@ -33,7 +33,7 @@ pub(crate) use self::pg_catalog::Facts;
 pub(crate) const SCHEMA: &str = "hw";
 
 /// The names of the system tables, as `pg_class` shows them.
-const TABLES: [&str; 13] = [
+pub(crate) const TABLES: [&str; 13] = [
     "checkpoints",
     "connections",
     "errors",

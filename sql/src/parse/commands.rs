@@ -301,6 +301,9 @@ const EXPLAIN_OPTIONS: [&str; 9] = [
     "analyze", "verbose", "costs", "settings", "buffers", "wal", "timing", "summary", "format",
 ];
 
+/// Statements that change rows, which have no plan that EXPLAIN shows.
+const CHANGES: [&str; 3] = ["insert", "update", "delete"];
+
 /// Takes `[ANALYZE] [VERBOSE]`, or both in parentheses.
 fn explain_options(cursor: &mut Cursor<'_>) -> Result<(bool, bool), SqlError> {
     let analyze = |cursor: &mut Cursor<'_>| cursor.eat(&["analyze"]) || cursor.eat(&["analyse"]);
@@ -319,7 +322,10 @@ fn explain_options(cursor: &mut Cursor<'_>) -> Result<(bool, bool), SqlError> {
         } else if cursor.eat(&["verbose"]) {
             verbose = is_on(cursor);
         } else if !cursor.eat(&["format", "text"]) {
-            let option = cursor.name("an option of EXPLAIN")?.text.to_uppercase();
+            let mut option = cursor.name("an option of EXPLAIN")?.text.to_uppercase();
+            if option == "FORMAT" {
+                option = format!("{option} {}", cursor.name("a format")?.text.to_uppercase());
+            }
             return Err(SqlError::unsupported(format!("EXPLAIN with {option}"))
                 .with_hint("EXPLAIN takes ANALYZE, VERBOSE and FORMAT text.")
                 .at(position));
@@ -359,6 +365,14 @@ pub(crate) fn explain(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         }
     }
     let position = cursor.position();
+    if let Some(word) = CHANGES.iter().find(|word| cursor.sees(&[word])) {
+        return Err(
+            SqlError::unsupported(format!("EXPLAIN of {}", word.to_uppercase()))
+                .with_detail("EXPLAIN tells of queries, and of what runs for views and sinks.")
+                .with_hint("Use EXPLAIN with the SELECT that finds the rows.")
+                .at(position),
+        );
+    }
     let statement = if cursor.sees(&["create"]) {
         create(cursor)?
     } else {

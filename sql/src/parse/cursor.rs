@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 use super::script::{StatementTokens, is_word, offset_of, too_complex};
 use crate::error::{SqlError, SqlState};
@@ -447,6 +447,31 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// Takes the tokens before index `end` as `WITH name AS (…), …`.
+    ///
+    /// # Errors
+    /// sqlparser's, with their place; tokens that are no such list.
+    pub(crate) fn common_tables(&mut self, end: usize) -> Result<ast::With, SqlError> {
+        let start = self.index();
+        let mut tokens = self.tokens()[start..end].to_vec();
+        // A list has no parser of its own: a query of one row ends it.
+        let place = tokens.last().map_or(Span::empty(), |token| token.span);
+        for token in [
+            Token::make_keyword("SELECT"),
+            Token::Number("1".to_owned(), false),
+        ] {
+            tokens.push(TokenWithSpan::new(token, place));
+        }
+        let mut parser = Self::parser_over(self.dialect, &tokens);
+        let query = parser.parse_query().map_err(|error| self.parser_error(&error))?;
+        let next = parser.peek_token_ref();
+        if next.token != Token::EOF {
+            return Err(self.syntax_error(offset_of(next.span.start), None));
+        }
+        (start..end).for_each(|_| self.parser.advance_token());
+        query.with.ok_or_else(|| self.unexpected("WITH"))
+    }
+
     fn position_at(&self, index: usize) -> usize {
         self.tokens()
             .get(index)
@@ -461,10 +486,28 @@ impl<'a> Cursor<'a> {
 
     fn syntax_error(&self, position: Option<usize>, expected: Option<&str>) -> SqlError {
         let position = position.unwrap_or(self.statement.bytes.end);
-        let found = self
-            .tokens()
+        let tokens = self.tokens();
+        let at = tokens
             .iter()
-            .find(|token| offset_of(token.span.start) == Some(position));
+            .position(|token| offset_of(token.span.start) == Some(position));
+        let word = |index: usize, words: &[&str]| {
+            tokens
+                .get(index)
+                .is_some_and(|token| is_word(&token.token, words))
+        };
+        if at.is_some_and(|at| word(at, &["exclude"]) && word(at + 1, &["current", "group", "ties", "no"])) {
+            return SqlError::unsupported("EXCLUDE in a window frame")
+                .with_hint(
+                    "Use two windows: one that ends before the current row, and one that begins after it.",
+                )
+                .at(position);
+        }
+        if at.is_some_and(|at| word(at, &["collate"])) {
+            return SqlError::unsupported("COLLATE behind such an expression")
+                .with_hint("Put the expression in parentheses: (…) COLLATE \"C\".")
+                .at(position);
+        }
+        let found = at.map(|at| &tokens[at]);
         let message = match found {
             // What is in quotes may be a secret (INV-10).
             Some(token) if is_text(&token.token) => "syntax error at or near a text in quotes".to_owned(),

@@ -4,7 +4,7 @@ use datafusion::sql::sqlparser::ast::{self, SetExpr};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
-use super::script::is_word;
+use super::script::{is_word, offset_of};
 use crate::error::{SqlError, SqlState};
 use crate::statement::{
     Assignment, ConflictTarget, ConflictUpdate, Delete, Insert, InsertConflict, InsertSource, Statement,
@@ -16,6 +16,52 @@ use crate::statement::{
 /// # Errors
 /// A malformed statement, a column listed twice.
 pub(crate) fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    insert_with(cursor, None)
+}
+
+/// Takes `WITH … INSERT …`, if that is what stands there and no query.
+///
+/// # Errors
+/// As [`insert`]; UPDATE and DELETE behind WITH.
+pub(crate) fn behind_with(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
+    const STARTS: [&str; 6] = ["select", "values", "insert", "update", "delete", "merge"];
+    let tokens = cursor.tokens();
+    let mut open = 0usize;
+    let start = tokens
+        .iter()
+        .enumerate()
+        .skip(cursor.index())
+        .find(|(index, token)| {
+            match token.token {
+                Token::LParen => open += 1,
+                Token::RParen => open = open.saturating_sub(1),
+                _ => {}
+            }
+            let is_behind_list = *index > 0 && tokens[*index - 1].token == Token::RParen;
+            open == 0 && is_behind_list && is_word(&token.token, &STARTS)
+        });
+    let Some((index, token)) = start else {
+        return Ok(None);
+    };
+    if is_word(&token.token, &["insert"]) {
+        let with = cursor.common_tables(index)?;
+        return insert_with(cursor, Some(with)).map(Some);
+    }
+    let changes = [
+        ("update", "UPDATE … FROM (SELECT …) AS name"),
+        ("delete", "DELETE … USING (SELECT …) AS name"),
+    ];
+    match changes.iter().find(|(word, _)| is_word(&token.token, &[word])) {
+        Some((word, form)) => Err(
+            SqlError::unsupported(format!("WITH before {}", word.to_uppercase()))
+                .with_hint(format!("Put the queries where they are read: {form}."))
+                .at(offset_of(token.span.start).unwrap_or(0)),
+        ),
+        None => Ok(None),
+    }
+}
+
+fn insert_with(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<Statement, SqlError> {
     cursor.expect(&["insert", "into"])?;
     let name = cursor.object_name("the name of a table")?;
     let alias = match cursor.eat(&["as"]) {
@@ -26,7 +72,7 @@ pub(crate) fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         true => Vec::new(),
         false => listed(cursor.name_list("a column name")?)?,
     };
-    let source = source(cursor)?;
+    let source = source(cursor, with)?;
     let on_conflict = on_conflict(cursor)?;
     let returning = returning(cursor)?;
     Ok(Statement::Insert(Insert {
@@ -104,12 +150,24 @@ fn listed(names: Vec<Name>) -> Result<Vec<(String, usize)>, SqlError> {
         .collect())
 }
 
-fn source(cursor: &mut Cursor<'_>) -> Result<InsertSource, SqlError> {
+/// Takes the rows; `with` are the queries with names that stand before the statement.
+fn source(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<InsertSource, SqlError> {
     if cursor.eat(&["default", "values"]) {
         return Ok(InsertSource::Defaults);
     }
-    let end = source_end(cursor);
-    let query = cursor.query_to(end)?;
+    let (end, position) = (source_end(cursor), cursor.position());
+    let mut query = cursor.query_to(end)?;
+    if with.is_some() && query.with.is_some() {
+        return Err(SqlError::unsupported("WITH both before INSERT and in its query")
+            .with_hint("Write one list of both.")
+            .at(position));
+    }
+    if with.is_some() && matches!(*query.body, SetExpr::Values(_)) {
+        return Err(SqlError::unsupported("WITH before INSERT … VALUES")
+            .with_hint("Write INSERT … SELECT.")
+            .at(position));
+    }
+    query.with = query.with.or(with);
     let plain = query.with.is_none()
         && query.order_by.is_none()
         && query.limit_clause.is_none()

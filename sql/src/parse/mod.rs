@@ -17,18 +17,20 @@ mod cursor;
 mod deep_stack;
 mod dialect;
 mod dml;
+mod escapes;
 mod flink;
 mod function;
 mod index;
 mod script;
 mod source;
 mod table;
+mod table_command;
 mod transaction;
 mod user;
 mod with;
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use self::cursor::{Cursor, Name};
 use self::dialect::HighwaterDialect;
@@ -219,14 +221,19 @@ fn with_cursor<T>(
         .at(0));
     };
     deep_stack::run(statement.tokens.len(), move || {
-        statement.tokens = asof::rewrite(flink::rewrite(statement.tokens));
+        statement.tokens = in_our_spelling(statement.tokens);
         let dialect = HighwaterDialect::for_tokens(&statement.tokens);
         read(&mut Cursor::new(sql, &statement, &dialect))
     })
 }
 
+/// The tokens with what sqlparser does not read, or reads otherwise, in words that it reads.
+fn in_our_spelling(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    table_command::rewrite(asof::rewrite(flink::rewrite(tokens)))
+}
+
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {
-    statement.tokens = asof::rewrite(flink::rewrite(statement.tokens));
+    statement.tokens = in_our_spelling(statement.tokens);
     let dialect = HighwaterDialect::for_tokens(&statement.tokens);
     let mut cursor = Cursor::new(sql, &statement, &dialect);
     let parsed = dispatch(&mut cursor)?;
@@ -245,7 +252,11 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         _ => return Err(cursor.unexpected("a statement")),
     };
     match word.as_str() {
-        "select" | "with" | "values" | "table" => commands::query(cursor),
+        "with" => match dml::behind_with(cursor)? {
+            Some(change) => Ok(change),
+            None => commands::query(cursor),
+        },
+        "select" | "values" => commands::query(cursor),
         "insert" => dml::insert(cursor),
         "update" => dml::update(cursor),
         "delete" => dml::delete(cursor),

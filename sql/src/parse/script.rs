@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::tokenizer::{
 };
 
 use super::dialect::HighwaterDialect;
+use super::escapes;
 use crate::error::{SqlError, SqlState};
 
 /// Longest script that is read, in bytes.
@@ -172,6 +173,11 @@ fn tokenizer_error(error: &TokenizerError, sql: &str, read: &[TokenWithSpan]) ->
         .and_then(|token| offset_of(token.span.end))
         .unwrap_or(0);
     let rest = &sql[position..];
+    let is_escaped = rest.starts_with("E'") || rest.starts_with("e'");
+    if let Some(mut fault) = is_escaped.then(|| escapes::fault(rest)).flatten() {
+        fault.position = Some(position + fault.position.unwrap_or(0));
+        return fault;
+    }
     let message = if rest.starts_with("/*") {
         "unterminated /* comment".to_owned()
     } else if rest.starts_with('"') {

@@ -370,6 +370,7 @@ fn laminar_options(mut given: WithOptions, position: usize) -> Result<WithOption
     let connector = crate::statement::OptionValue {
         text: "kafka".to_owned(),
         position,
+        value_position: position,
     };
     given.insert("connector".to_owned(), connector);
     Ok(given)

@@ -33,12 +33,18 @@ pub(crate) fn options(cursor: &mut Cursor<'_>) -> Result<WithOptions, SqlError> 
         let position = cursor.position();
         let name = option_name(cursor)?;
         cursor.expect_token(&Token::Eq)?;
+        let value_position = cursor.position();
         let text = option_text(cursor, &name)?;
         if given.contains_key(&name) {
             let message = format!("option \"{name}\" is given twice");
             return Err(SqlError::new(SqlState::SyntaxError, message).at(position));
         }
-        given.insert(name, OptionValue { text, position });
+        let value = OptionValue {
+            text,
+            position,
+            value_position,
+        };
+        given.insert(name, value);
         if !cursor.eat_token(&Token::Comma) {
             break;
         }

@@ -23,12 +23,12 @@ use datafusion::logical_expr::{
 };
 
 use crate::SqlError;
+use crate::plan::rewrite;
 use crate::plan::session::SessionNode;
 use crate::plan::time_join::{self, TimeJoinNode};
 use crate::plan::translate::translate;
 use crate::plan::window::WindowNode;
 use crate::plan::window_columns::{WINDOW_END, WINDOW_START};
-use crate::plan::{averages, rewrite};
 use crate::stream_plan::WindowKind;
 
 /// The plan without nodes of ours.
@@ -46,7 +46,7 @@ pub(crate) fn without_own_nodes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             (Some(window), _) => without_window(window)?,
             (None, Some(session)) => session.plain()?,
             (None, None) => {
-                let node = averages::rounded(checked_integers(node.recompute_schema()?)?)?;
+                let node = checked_integers(node.recompute_schema()?)?;
                 match time_join_of(&node) {
                     Some(join) => time_join::plain(join)?,
                     None => node,

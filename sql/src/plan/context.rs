@@ -34,6 +34,11 @@ pub trait Resolve {
     /// The table of a schema and a name: system tables, and, without a schema, the rows of sources and materialized views.
     fn table(&self, schema: Option<&str>, name: &str) -> Option<Arc<dyn TableSource>>;
 
+    /// The names of the tables of a schema of the system, for a hint; none of any other schema.
+    fn names(&self, _schema: &str) -> Vec<String> {
+        Vec::new()
+    }
+
     /// A function that tells of the catalog, by its lowercase name.
     fn function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
         None
@@ -48,6 +53,9 @@ impl<F: Fn(Option<&str>, &str) -> Option<Arc<dyn TableSource>>> Resolve for F {
 
 /// Finds what one one-shot query names.
 pub type Resolver<'a> = &'a dyn Resolve;
+
+/// Schemas in which a name without one is looked for, where it is to be guessed.
+const SYSTEM_SCHEMAS: [&str; 3] = ["hw", "pg_catalog", "information_schema"];
 
 /// How deep views may stand on views within one query.
 const VIEW_DEPTH_MAX: usize = 16;
@@ -260,9 +268,24 @@ impl<'a> Names<'a> {
             SqlState::UndefinedTable,
             format!("relation \"{shown}\" does not exist"),
         );
-        match closest(name, self.catalog.relation_names()) {
+        match self.near(schema, name) {
             Some(other) => error.with_hint(format!("Did you mean \"{other}\"?")),
             None => error,
+        }
+    }
+
+    /// The relation whose name is nearest to one that there is not. Without a schema it may be a table of the system.
+    fn near(&self, schema: Option<&str>, name: &str) -> Option<String> {
+        let in_schema = |schema: &str| {
+            let names = self.resolver?.names(schema);
+            let near = closest(name, names.iter().map(String::as_str))?;
+            Some(format!("{schema}.{near}"))
+        };
+        match schema {
+            Some(schema) if schema != "public" => in_schema(schema),
+            _ => closest(name, self.catalog.relation_names())
+                .map(str::to_owned)
+                .or_else(|| SYSTEM_SCHEMAS.into_iter().find_map(in_schema)),
         }
     }
 }

@@ -6,8 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, Datum, Float32Array, PrimitiveArray, PrimitiveBuilder,
-    Scalar,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Float32Array, PrimitiveArray, PrimitiveBuilder,
 };
 use arrow::compute::kernels::numeric;
 use arrow::datatypes::{DataType, Decimal128Type, Float32Type, Float64Type};
@@ -19,6 +18,7 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 
+use crate::plan::operand::{Operand, OperandValues};
 use crate::plan::translate::external;
 use crate::{SqlError, SqlState};
 
@@ -114,9 +114,9 @@ impl FloatFunction {
     where
         T::Native: Into<f64>,
     {
-        let (left_values, right_values) = (left.floats::<T>(), right.floats::<T>());
+        let (left_values, right_values) = (left.values::<T>(), right.values::<T>());
         // A division by zero is looked for before anything is divided.
-        if self == Self::Divide && right_values.any(|value| value == 0.0) {
+        if self == Self::Divide && right_values.any(|value| value.into() == 0.0) {
             self.check(&left_values, &right_values, None::<&PrimitiveArray<T>>)?;
         }
         let results = match self {
@@ -140,18 +140,19 @@ impl FloatFunction {
     /// Looks at each row for an error; without results for a division by zero only.
     fn check<T: ArrowPrimitiveType>(
         self,
-        left: &Floats<'_, T>,
-        right: &Floats<'_, T>,
+        left: &OperandValues<'_, T>,
+        right: &OperandValues<'_, T>,
         results: Option<&PrimitiveArray<T>>,
     ) -> PlanResult<()>
     where
         T::Native: Into<f64>,
     {
-        let rows = results.map_or_else(|| left.rows().max(right.rows()), Array::len);
+        let rows = results.map_or_else(|| left.rows_with(right), Array::len);
         for row in 0..rows {
             let (Some(left), Some(right)) = (left.get(row), right.get(row)) else {
                 continue;
             };
+            let (left, right): (f64, f64) = (left.into(), right.into());
             let fault = match results {
                 Some(results) => self.fault(left, right, results.value(row).into()),
                 None if right == 0.0 && !left.is_nan() => {
@@ -183,60 +184,6 @@ impl FloatFunction {
             _ if result == 0.0 && vanishes => Some(underflow()),
             _ => None,
         }
-    }
-}
-
-/// An argument: a column, or a constant.
-enum Operand {
-    Column(ArrayRef),
-    Constant(Scalar<ArrayRef>),
-}
-
-impl Operand {
-    fn of(value: &ColumnarValue) -> PlanResult<Self> {
-        Ok(match value {
-            ColumnarValue::Array(column) => Self::Column(Arc::clone(column)),
-            ColumnarValue::Scalar(value) => Self::Constant(value.to_scalar()?),
-        })
-    }
-
-    fn datum(&self) -> &dyn Datum {
-        match self {
-            Self::Column(column) => column,
-            Self::Constant(value) => value,
-        }
-    }
-
-    fn floats<T: ArrowPrimitiveType>(&self) -> Floats<'_, T> {
-        let (values, is_constant) = self.datum().get();
-        Floats {
-            values: values.as_primitive(),
-            is_constant,
-        }
-    }
-}
-
-/// The values of an argument.
-struct Floats<'a, T: ArrowPrimitiveType> {
-    values: &'a PrimitiveArray<T>,
-    is_constant: bool,
-}
-
-impl<T: ArrowPrimitiveType> Floats<'_, T>
-where
-    T::Native: Into<f64>,
-{
-    fn rows(&self) -> usize {
-        self.values.len()
-    }
-
-    fn get(&self, row: usize) -> Option<f64> {
-        let row = if self.is_constant { 0 } else { row };
-        self.values.is_valid(row).then(|| self.values.value(row).into())
-    }
-
-    fn any(&self, is_meant: impl Fn(f64) -> bool) -> bool {
-        self.values.values().iter().any(|value| is_meant((*value).into()))
     }
 }
 

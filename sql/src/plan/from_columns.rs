@@ -2,8 +2,8 @@
 //! table expressions, and queries in parentheses.
 
 use datafusion::sql::sqlparser::ast::{
-    Join, JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableFactor, TableWithJoins,
+    JoinConstraint, JoinOperator, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, TableAlias, TableFactor, TableWithJoins,
 };
 
 use crate::catalog::{Catalog, ObjectBody};
@@ -216,7 +216,7 @@ impl<'a> Scope<'a> {
         let mut columns = self.row(&table.relation, depth)?.columns?;
         for join in &table.joins {
             let right = self.row(&join.relation, depth)?.columns?;
-            let common = match constraint(join) {
+            let common = match constraint(&mut join.join_operator.clone()) {
                 Some(JoinConstraint::Using(names)) => {
                     let names = names.iter().map(|name| name.0.last()?.as_ident().map(folded));
                     names.collect::<Option<Vec<_>>>()?
@@ -252,7 +252,10 @@ impl<'a> Scope<'a> {
                 joins: table.joins[..at].to_vec(),
             };
             let join = &mut table.joins[at];
-            if !matches!(constraint(join), Some(JoinConstraint::Natural)) {
+            let Some(own) = constraint(&mut join.join_operator) else {
+                continue;
+            };
+            if !matches!(own, JoinConstraint::Natural) {
                 continue;
             }
             let left = self.columns_joined(&before, depth);
@@ -264,7 +267,7 @@ impl<'a> Scope<'a> {
             let names: Vec<ObjectName> = names
                 .map(|name| ObjectName::from(vec![ast_ident(&name)]))
                 .collect();
-            if let (Some(own), false) = (constraint_mut(join), names.is_empty()) {
+            if !names.is_empty() {
                 *own = JoinConstraint::Using(names);
             }
         }
@@ -286,21 +289,9 @@ fn common(left: &[String], right: &[String]) -> Vec<String> {
     names
 }
 
-fn constraint(join: &Join) -> Option<&JoinConstraint> {
-    match &join.join_operator {
-        JoinOperator::Join(on)
-        | JoinOperator::Inner(on)
-        | JoinOperator::Left(on)
-        | JoinOperator::LeftOuter(on)
-        | JoinOperator::Right(on)
-        | JoinOperator::RightOuter(on)
-        | JoinOperator::FullOuter(on) => Some(on),
-        _ => None,
-    }
-}
-
-fn constraint_mut(join: &mut Join) -> Option<&mut JoinConstraint> {
-    match &mut join.join_operator {
+/// The condition of a join that has one.
+fn constraint(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
+    match operator {
         JoinOperator::Join(on)
         | JoinOperator::Inner(on)
         | JoinOperator::Left(on)

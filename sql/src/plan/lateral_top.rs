@@ -15,11 +15,14 @@ use datafusion::common::{Column, Result as PlanResult, internal_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Operator,
-    Projection, SkipType, Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
+    Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SkipType,
+    Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
 };
 
+use crate::SqlError;
 use crate::plan::functions::Functions;
+use crate::plan::outer_columns::equal_sides;
+use crate::plan::translate::external;
 
 /// How the names of the columns begin that nobody sees.
 const OWN: &str = "__lateral";
@@ -120,7 +123,10 @@ fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
     }
     let columns = rows.schema().columns();
     let Some((rows, keys)) = with_keys(rows)? else {
-        return Ok(None);
+        return match is_compared_otherwise(rows) {
+            true => Err(external(otherwise_compared())),
+            false => Ok(None),
+        };
     };
     let Some(row_number) = Functions::all().window.get("row_number") else {
         return internal_err!("there is no row_number()");
@@ -148,6 +154,32 @@ fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
     }
     let shown = list.unwrap_or_else(|| columns.into_iter().map(Expr::Column).collect());
     builder.project(shown)?.build().map(Some)
+}
+
+/// Whether rows are compared with outer columns by something else than equality.
+fn is_compared_otherwise(plan: &LogicalPlan) -> bool {
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::SubqueryAlias(node) => &node.input,
+            LogicalPlan::Filter(node) => {
+                let conditions = split_conjunction(&node.predicate);
+                return conditions
+                    .into_iter()
+                    .any(|condition| condition.contains_outer() && equal_sides(condition).is_none());
+            }
+            _ => return false,
+        };
+    }
+}
+
+fn otherwise_compared() -> SqlError {
+    SqlError::unsupported("LATERAL with LIMIT and a comparison with outer columns that is no equality")
+        .with_hint(
+            "Join on the comparison, number the rows of each outer row with row_number() OVER (PARTITION BY … ORDER BY …), and \
+             take the first ones.",
+        )
 }
 
 /// A column of a plan, and what it is to be equal to.
@@ -179,7 +211,7 @@ fn with_keys(plan: &LogicalPlan) -> PlanResult<Option<(LogicalPlan, Vec<Key>)>> 
             let (outer, own): (Vec<&Expr>, Vec<&Expr>) = split_conjunction(&node.predicate)
                 .into_iter()
                 .partition(|condition| condition.contains_outer());
-            let sides: Option<Vec<(&Expr, &Expr)>> = outer.into_iter().map(sides).collect();
+            let sides: Option<Vec<(&Expr, &Expr)>> = outer.into_iter().map(equal_sides).collect();
             let Some(sides) = sides.filter(|sides| !sides.is_empty()) else {
                 return Ok(None);
             };
@@ -198,24 +230,6 @@ fn with_keys(plan: &LogicalPlan) -> PlanResult<Option<(LogicalPlan, Vec<Key>)>> 
             Ok(Some((plan, keys.collect())))
         }
         _ => Ok(None),
-    }
-}
-
-/// The side of an equality that reads no outer column, and the one that reads nothing else.
-fn sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
-    let Expr::BinaryExpr(BinaryExpr {
-        left,
-        op: Operator::Eq,
-        right,
-    }) = condition
-    else {
-        return None;
-    };
-    let is_outer = |side: &Expr| side.contains_outer() && side.column_refs().is_empty();
-    match (left.contains_outer(), right.contains_outer()) {
-        (true, false) if is_outer(left) => Some((right, left)),
-        (false, true) if is_outer(right) => Some((left, right)),
-        _ => None,
     }
 }
 

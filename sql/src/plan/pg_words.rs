@@ -16,13 +16,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     self, AccessExpr, ArrayElemTypeDef, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    SelectItemQualifiedWildcardKind, SetExpr, Spanned, TableFactor,
 };
 
 use crate::SqlError;
 use crate::parse::parse_query;
 use crate::plan::collected;
 use crate::plan::functions::OR_EMPTY;
+use crate::plan::place::position_of;
 use crate::plan::spelled::{call, plain_args};
 use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
@@ -153,6 +154,14 @@ fn expression(expr: &mut Expr, with_arrays: bool) -> Result<(), SqlError> {
             let inner = inner.as_ref().clone();
             *expr = inner;
             return expression(expr, with_arrays);
+        }
+        Expr::Collate { collation, .. } => {
+            let error = SqlError::unsupported(format!("COLLATE {collation}"))
+                .with_hint("Texts are compared by their code points: COLLATE \"C\" is the only collation.");
+            return Err(match position_of(collation.span()) {
+                Some(position) => error.at(position),
+                None => error,
+            });
         }
         Expr::CompoundFieldAccess { root, access_chain } => {
             if let Some(replaced) = field_of_expanded(root, access_chain) {

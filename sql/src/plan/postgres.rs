@@ -18,7 +18,9 @@ use crate::plan::functions::arrays::typed_distinct;
 use crate::plan::functions::{aggregate_of_type, with_constant_digits};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
-use crate::plan::{compared, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike};
+use crate::plan::{
+    compared, decimals, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike,
+};
 use crate::{SqlError, SqlState};
 
 /// Digits that DataFusion's average of a decimal gets behind those of its argument.
@@ -119,15 +121,7 @@ fn window_node(node: Window) -> PlanResult<Transformed<LogicalPlan>> {
 }
 
 fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> {
-    if call.fun.name() == "nth_value"
-        && let Some(place) = call.params.args.get(1).and_then(integer)
-        && place.0 < 1
-    {
-        return Err(external(SqlError::new(
-            SqlState::InvalidArgumentForNthValue,
-            "argument of nth_value must be greater than zero",
-        )));
-    }
+    check_count(&call)?;
     if let (WindowFunctionDefinition::AggregateUDF(function), [argument]) =
         (&call.fun, call.params.args.as_mut_slice())
     {
@@ -140,6 +134,23 @@ fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> 
         call.fun = WindowFunctionDefinition::AggregateUDF(function);
     }
     Ok(Expr::WindowFunction(Box::new(call)))
+}
+
+/// Refuses a place of `nth_value` and a number of `ntile` that are none.
+fn check_count(call: &WindowFunction) -> PlanResult<()> {
+    let name = call.fun.name();
+    let (argument, state) = match name {
+        "nth_value" => (1, SqlState::InvalidArgumentForNthValue),
+        "ntile" => (0, SqlState::InvalidArgumentForNtile),
+        _ => return Ok(()),
+    };
+    match call.params.args.get(argument).and_then(integer) {
+        Some((count, _)) if count < 1 => Err(external(SqlError::new(
+            state,
+            format!("argument of {name} must be greater than zero"),
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The expression, cast if its type is none that columns have.
@@ -240,15 +251,20 @@ fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
 }
 
 /// Computes integer arithmetic on constants, so that an overflow is an error and does not wrap around; rounds where a
-/// number becomes an integer; fails where a float leaves its range or is divided by zero.
+/// number becomes an integer; fails where a float leaves its range or is divided by zero, and where a NUMERIC has too many
+/// digits.
 pub(crate) fn checked_numbers(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let plan = rewrite::expressions(plan, |expr, _| fold_integer(expr))?;
     rewrite::expressions(plan, |expr, schema| {
-        let number = numbers::checked(expr, schema)?;
-        match number.transformed {
-            true => Ok(number),
-            false => floats::checked(number.data, schema),
+        let mut expr = expr;
+        for rule in [numbers::checked, floats::checked, decimals::checked] {
+            let changed = rule(expr, schema)?;
+            if changed.transformed {
+                return Ok(changed);
+            }
+            expr = changed.data;
         }
+        Ok(Transformed::no(expr))
     })
 }
 

@@ -7,11 +7,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
-use crate::SqlError;
 use crate::plan::json;
 use crate::plan::place::position_of;
 use crate::plan::spelled::is_set_returning;
+use crate::plan::types::folded;
 use crate::plan::walk::{Flow, Part, walk};
+use crate::{SqlError, SqlState};
 
 /// Refuses the first construct of `query` that a streaming query cannot have.
 ///
@@ -33,7 +34,17 @@ pub(crate) fn refuse_unsupported(query: &Query) -> Result<(), SqlError> {
 pub(crate) fn refuse_misread(ast: &impl Visit) -> Result<(), SqlError> {
     walk(ast, &mut |part| match part {
         Part::Query(query) if !query.locks.is_empty() => unsupported("FOR UPDATE", query.span()),
-        Part::Query(query) => counting_set_operation(&query.body),
+        Part::Query(query) if is_change(&query.body) => {
+            let error = SqlError::unsupported("a statement that changes rows within a query");
+            broken(
+                error.with_hint("Run it as a statement of its own."),
+                query.body.span(),
+            )
+        }
+        Part::Query(query) => {
+            first_rows(query)?;
+            counting_set_operation(&query.body)
+        }
         Part::TableFactor(TableFactor::Table {
             sample: Some(_),
             name,
@@ -45,8 +56,85 @@ pub(crate) fn refuse_misread(ast: &impl Visit) -> Result<(), SqlError> {
             ..
         }) => unsupported("TABLESAMPLE", subquery.span()),
         Part::Select(Select { into: Some(into), .. }) => unsupported("SELECT INTO", into.span()),
+        Part::Select(select) => named_twice(select),
         _ => ControlFlow::Continue(()),
     })
+}
+
+/// Refuses a FROM that calls two relations by one name.
+fn named_twice(select: &Select) -> Flow {
+    let mut open: Vec<&TableFactor> = Vec::new();
+    let mut seen: Vec<(String, Option<String>)> = Vec::new();
+    for table in &select.from {
+        open.push(&table.relation);
+        open.extend(table.joins.iter().map(|join| &join.relation));
+    }
+    open.reverse();
+    while let Some(factor) = open.pop() {
+        if let TableFactor::NestedJoin {
+            table_with_joins,
+            alias: None,
+        } = factor
+        {
+            let joins = table_with_joins.joins.iter().map(|join| &join.relation);
+            open.extend(joins.rev());
+            open.push(&table_with_joins.relation);
+            continue;
+        }
+        let Some((name, schema, span)) = called(factor) else {
+            continue;
+        };
+        let is_same = |(other, of): &(String, Option<String>)| {
+            *other == name && (of.is_none() || schema.is_none() || *of == schema)
+        };
+        if seen.iter().any(is_same) {
+            let message = format!("table name \"{name}\" specified more than once");
+            let error = SqlError::new(SqlState::DuplicateAlias, message)
+                .with_hint("Give one of them another name with AS.");
+            return broken(error, span);
+        }
+        seen.push((name, schema));
+    }
+    ControlFlow::Continue(())
+}
+
+/// What a relation of FROM is called, and the schema of one that is called by its own name.
+fn called(factor: &TableFactor) -> Option<(String, Option<String>, Span)> {
+    let alias = match factor {
+        TableFactor::Table { alias, .. }
+        | TableFactor::Derived { alias, .. }
+        | TableFactor::Function { alias, .. }
+        | TableFactor::TableFunction { alias, .. }
+        | TableFactor::UNNEST { alias, .. }
+        | TableFactor::NestedJoin { alias, .. } => alias.as_ref(),
+        _ => None,
+    };
+    if let Some(alias) = alias {
+        return Some((folded(&alias.name), None, alias.name.span));
+    }
+    // Functions without another name are called like what they read.
+    let TableFactor::Table { name, args: None, .. } = factor else {
+        return None;
+    };
+    let mut parts = name.0.iter().rev().filter_map(|part| part.as_ident());
+    let own = folded(parts.next()?);
+    Some((own, parts.next().map(folded), name.span()))
+}
+
+/// Forms of FETCH FIRST that take other rows than LIMIT does.
+fn first_rows(query: &Query) -> Flow {
+    let (what, hint) = match &query.fetch {
+        Some(fetch) if fetch.with_ties => (
+            "FETCH FIRST … WITH TIES",
+            "Number the rows with rank() OVER (ORDER BY …) in a subquery, and take those up to the number.",
+        ),
+        Some(fetch) if fetch.percent => (
+            "FETCH FIRST … PERCENT",
+            "Number the rows with percent_rank() OVER (ORDER BY …) in a subquery, and take those up to the share.",
+        ),
+        _ => return ControlFlow::Continue(()),
+    };
+    broken(SqlError::unsupported(what).with_hint(hint), query.span())
 }
 
 /// The set operations that count equal rows are not there.
@@ -77,7 +165,10 @@ fn refused(what: &str, span: Span) -> Flow {
 }
 
 fn unsupported(what: &str, span: Span) -> Flow {
-    let error = SqlError::unsupported(what);
+    broken(SqlError::unsupported(what), span)
+}
+
+fn broken(error: SqlError, span: Span) -> Flow {
     ControlFlow::Break(Box::new(match position_of(span) {
         Some(position) => error.at(position),
         None => error,
@@ -128,12 +219,17 @@ fn set_expression(body: &SetExpr) -> Flow {
 }
 
 fn plain_body(body: &SetExpr) -> Flow {
-    match body {
-        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
-            refused("a statement that changes data", body.span())
-        }
-        _ => ControlFlow::Continue(()),
+    match is_change(body) {
+        true => refused("a statement that changes data", body.span()),
+        false => ControlFlow::Continue(()),
     }
+}
+
+fn is_change(body: &SetExpr) -> bool {
+    matches!(
+        body,
+        SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_)
+    )
 }
 
 fn select_clauses(select: &Select) -> Flow {

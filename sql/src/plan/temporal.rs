@@ -52,7 +52,9 @@ impl Conjuncts {
         let mut plain = Vec::new();
         for part in split_conjunction(predicate) {
             match reads_clock(part) {
-                true => found.timed.extend(bounds_of(part).ok_or_else(not_a_bound)?),
+                true => found
+                    .timed
+                    .extend(bounds_of(part).ok_or_else(|| not_bounds(part))?),
                 false => plain.push(part.clone()),
             }
         }
@@ -97,6 +99,18 @@ pub(crate) fn reads_clock(expr: &Expr) -> bool {
 /// Whether the expression is `now()` or one of its other names.
 pub(crate) fn is_now(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarFunction(call) if call.func.name() == "now")
+}
+
+/// The error for a condition with `now()` that says more, or something else.
+fn not_bounds(part: &Expr) -> SqlError {
+    match part {
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+            SqlError::unsupported("now() below OR in a streaming query")
+                .with_detail("A row is there for one stretch of time, which conditions joined by AND bound.")
+                .with_hint("Make a query of each side, and join them by UNION.")
+        }
+        _ => not_a_bound(),
+    }
 }
 
 fn not_a_bound() -> SqlError {

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::parse::parse_data_type;
+use crate::suggest::closest;
 use crate::{SqlError, SqlState, jsonb};
 
 /// Digits of a decimal that is not limited by its declaration.
@@ -24,6 +25,83 @@ pub const DECIMAL_SCALE: i8 = 16;
 const TEXT_LENGTH_MAX: u32 = 10_485_760;
 /// How deep arrays and structs may be nested.
 const NESTING_MAX: usize = 16;
+
+/// Which types there are.
+const TYPES_HINT: &str = "Types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE PRECISION, NUMERIC, VARCHAR, BYTEA, DATE, TIME, \
+     TIMESTAMP, TIMESTAMPTZ, INTERVAL, JSONB, arrays and STRUCT<…>.";
+
+/// Names of types that a misspelt one may mean.
+const TYPES: [&str; 26] = [
+    "boolean",
+    "bool",
+    "smallint",
+    "integer",
+    "int",
+    "bigint",
+    "int2",
+    "int4",
+    "int8",
+    "real",
+    "double precision",
+    "float",
+    "float4",
+    "float8",
+    "numeric",
+    "decimal",
+    "varchar",
+    "text",
+    "bytea",
+    "date",
+    "time",
+    "timestamp",
+    "timestamptz",
+    "interval",
+    "jsonb",
+    "json",
+];
+
+/// Types of PostgreSQL that are not there.
+const POSTGRES_TYPES: [&str; 39] = [
+    "money",
+    "inet",
+    "cidr",
+    "macaddr",
+    "macaddr8",
+    "xml",
+    "tsvector",
+    "tsquery",
+    "point",
+    "line",
+    "lseg",
+    "box",
+    "path",
+    "polygon",
+    "circle",
+    "oid",
+    "name",
+    "regclass",
+    "regtype",
+    "regproc",
+    "regnamespace",
+    "regrole",
+    "hstore",
+    "citext",
+    "ltree",
+    "serial",
+    "bigserial",
+    "smallserial",
+    "jsonpath",
+    "int4range",
+    "int8range",
+    "numrange",
+    "tsrange",
+    "tstzrange",
+    "daterange",
+    "pg_lsn",
+    "txid_snapshot",
+    "bpchar",
+    "timetz",
+];
 
 /// The type of arrays of a type.
 pub(crate) fn list_of(element: DataType) -> DataType {
@@ -129,10 +207,7 @@ pub(crate) fn limited_text(sql: &ast::DataType) -> Result<Option<(ast::DataType,
 }
 
 fn unknown_type(sql: &ast::DataType) -> SqlError {
-    SqlError::unsupported(format!("type {sql}")).with_hint(
-        "Types are BOOLEAN, SMALLINT, INT, BIGINT, REAL, DOUBLE PRECISION, NUMERIC, VARCHAR, BYTEA, DATE, TIME, \
-         TIMESTAMP, TIMESTAMPTZ, INTERVAL, JSONB, arrays and STRUCT<…>.",
-    )
+    SqlError::unsupported(format!("type {sql}")).with_hint(TYPES_HINT)
 }
 
 /// The type that a name with the schema `pg_catalog` means, as drivers write them.
@@ -153,7 +228,20 @@ fn of_pg_catalog(name: &ast::ObjectName) -> Option<ast::DataType> {
 fn custom(name: &ast::ObjectName, plain: bool, sql: &ast::DataType) -> Result<DataType, SqlError> {
     match name.to_string().to_lowercase().as_str() {
         "timestamp_ltz" if plain => Ok(timestamp(true)),
-        _ => Err(unknown_type(sql)),
+        name if POSTGRES_TYPES.contains(&name) => Err(unknown_type(sql)),
+        name => Err(no_such_type(name)),
+    }
+}
+
+/// The error for a name that is none of a type.
+fn no_such_type(name: &str) -> SqlError {
+    let error = SqlError::new(
+        SqlState::UndefinedObject,
+        format!("type \"{name}\" does not exist"),
+    );
+    match closest(name, TYPES.into_iter()) {
+        Some(near) => error.with_hint(format!("Did you mean {near}?")),
+        None => error.with_hint(TYPES_HINT),
     }
 }
 

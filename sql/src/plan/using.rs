@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::plan::functions::Functions;
+use crate::plan::nested_joins;
 use crate::plan::translate::{external, placed};
 use crate::plan::types::folded;
 use crate::plan::walk::{Flow, PartMut, walk_mut};
@@ -61,24 +62,7 @@ pub(crate) fn nest(query: &mut Query) -> Result<(), SqlError> {
 }
 
 fn nest_joins(table: &mut TableWithJoins) {
-    for join in std::mem::take(&mut table.joins) {
-        if kind_of(&join).is_none() {
-            table.joins.push(join);
-            continue;
-        }
-        let before = TableWithJoins {
-            relation: table.relation.clone(),
-            joins: std::mem::take(&mut table.joins),
-        };
-        let left = match before.joins.is_empty() {
-            true => before.relation,
-            false => nested(before),
-        };
-        table.relation = nested(TableWithJoins {
-            relation: left,
-            joins: vec![join],
-        });
-    }
+    nested_joins::nest(table, |join| kind_of(join).is_some());
 }
 
 /// In a query with GROUP BY, the column of the left side of an inner or left join is the merged one by its other name.
@@ -214,13 +198,6 @@ fn name_merged(select: &mut Select) -> Flow {
     match walked {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => ControlFlow::Break(Box::new(error)),
-    }
-}
-
-fn nested(table: TableWithJoins) -> TableFactor {
-    TableFactor::NestedJoin {
-        table_with_joins: Box::new(table),
-        alias: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 
+use crate::plan::functions::timestamp_out_of_range;
 use crate::plan::types::sql_type_name;
 use crate::plan::words::in_words;
 use crate::{SqlError, SqlState};
@@ -111,6 +112,22 @@ pub(crate) fn kernel_error(text: &str) -> Option<SqlError> {
             "cannot take square root of a negative number",
         ));
     }
+    if text.contains("converted value exceeds the representable i64 range") {
+        let message = "date out of range for timestamp";
+        return Some(SqlError::new(SqlState::DatetimeFieldOverflow, message));
+    }
+    let is_beyond_clocks = text.contains("Cannot cast timezone to different timezone")
+        || (text.contains("Cannot convert arrow_array::types::Timestamp") && text.contains("to datetime"));
+    if text.contains("Timestamp out of range") || is_beyond_clocks {
+        return Some(timestamp_out_of_range());
+    }
+    if let Some((array, _)) = text.split_once(" overflow on abs(") {
+        let name = array
+            .rsplit(' ')
+            .next()
+            .and_then(|array| array.strip_suffix("Array"));
+        return Some(out_of_range(&parsed(name?)?));
+    }
     text.contains("Divide by zero")
         .then(|| SqlError::new(SqlState::DivisionByZero, "division by zero"))
 }
@@ -135,7 +152,8 @@ fn out_of_range(data_type: &DataType) -> SqlError {
     }
 }
 
-fn numeric_overflow(data_type: &DataType) -> SqlError {
+/// The error for a number that this type of decimals has no room for.
+pub(crate) fn numeric_overflow(data_type: &DataType) -> SqlError {
     let error = SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow");
     match data_type {
         DataType::Decimal128(precision, scale) => {
@@ -233,6 +251,17 @@ mod tests {
                 "Cannot cast to Decimal128(5, 2). Overflowing on 12345",
                 "22003",
                 "numeric field overflow",
+            ),
+            (
+                "Int64Array overflow on abs(-9223372036854775808)",
+                "22003",
+                "bigint out of range",
+            ),
+            ("Timestamp out of range", "22008", "timestamp out of range"),
+            (
+                "Cannot convert arrow_array::types::TimestampMicrosecondType 9089348860800000000 to datetime",
+                "22008",
+                "timestamp out of range",
             ),
             (
                 "Cannot cast string '2020-13-01' to value of Date32 type",

@@ -16,7 +16,7 @@ fn content(source: &CreateSource) -> String {
         .with
         .values_mut()
         .chain(source.encode_options.values_mut())
-        .for_each(|value| value.position = 0);
+        .for_each(|value| (value.position, value.value_position) = (0, 0));
     let columns: Vec<String> = source
         .columns
         .iter()

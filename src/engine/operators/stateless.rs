@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray, TimestampMicrosecondArray, UInt32Array,
+};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{cast, filter_record_batch, prep_null_mask_filter, take, take_record_batch};
 use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::physical_expr::PhysicalExpr;
 use highwater_sql::stream_plan::{Projection, WindowKind};
+use highwater_sql::text::ColumnText;
 
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
@@ -199,14 +202,21 @@ fn repeated(input: &Delta, rows: Vec<u32>) -> Result<Delta, EngineError> {
 /// # Errors
 /// A time outside of the supported range (`22008`).
 pub(crate) fn check_times(times: &[i64]) -> Result<(), EngineError> {
-    if times
-        .iter()
-        .all(|time| (-TIME_LIMIT_US..TIME_LIMIT_US).contains(time))
-    {
+    let range = -TIME_LIMIT_US..TIME_LIMIT_US;
+    if times.iter().all(|time| range.contains(time)) {
         return Ok(());
     }
+    let beyond = times.iter().find(|time| !range.contains(time));
+    let mut shown = String::new();
+    if let Some(time) = beyond {
+        let time: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![*time]));
+        ColumnText::new(&time).write(0, &mut shown);
+    }
     Err(EngineError::new("22008", "timestamp out of range")
-        .with_detail("The event time of a row is too far from the present to have a window."))
+        .with_detail(format!(
+            "The event time {shown} of a row is too far from the present to have a window."
+        ))
+        .with_hint("Window a subquery that leaves such rows out with WHERE."))
 }
 
 /// The start of the window of each time. Neighbouring rows mostly share their window: the division is then skipped.
@@ -403,6 +413,8 @@ mod tests {
             )
             .unwrap_err();
             assert_eq!(error.sqlstate, "22008");
+            let year = if time > 0 { "294247-01-10" } else { "290308-12-21" };
+            assert!(error.detail.is_some_and(|detail| detail.contains(year)));
         }
     }
 

@@ -62,6 +62,12 @@ pub(crate) fn is_known(schema: Option<&str>, name: &str) -> bool {
     shapes(schema.unwrap_or("pg_catalog")).is_some_and(|shapes| shapes.contains_key(name))
 }
 
+/// The names of the tables of a schema; none of one that is not there.
+pub(crate) fn names(schema: &str) -> Vec<String> {
+    let shapes = shapes(schema).into_iter().flatten();
+    shapes.map(|(name, _)| (*name).to_owned()).collect()
+}
+
 /// The rows of a table of pg_catalog.
 fn rows(name: &str, facts: &Facts) -> Vec<Row> {
     let fill: fn(&Facts) -> Vec<Row> = match name {

@@ -185,18 +185,24 @@ fn make_time(args: &Args) -> Computed {
 }
 
 fn make_timestamp(args: &Args) -> Computed {
-    args.strict::<TimestampMicrosecondType>(
-        |row| Ok(days(args, row)? * MICROS_PER_DAY + clock(args, 3, row)?),
-    )
+    args.strict::<TimestampMicrosecondType>(|row| local_time(args, row))
+}
+
+/// Microseconds since 1970 of year, month, day, hour, minute and second.
+fn local_time(args: &Args, row: usize) -> Result<i64, SqlError> {
+    let (days, clock) = (days(args, row)?, clock(args, 3, row)?);
+    let start = days.checked_mul(MICROS_PER_DAY);
+    let at = start.and_then(|start| start.checked_add(clock));
+    at.ok_or_else(timestamp_out_of_range)
 }
 
 fn make_timestamp_in(args: &Args) -> Computed {
     let zones = args.texts(6);
     args.strict::<TimestampMicrosecondType>(|row| {
-        let local = days(args, row)? * MICROS_PER_DAY + clock(args, 3, row)?;
+        let local = local_time(args, row)?;
         // An offset counts to the east here, and to the west in other places that take a zone.
         match offset_micros(zones.get(row)) {
-            Some(offset) => Ok(local - offset),
+            Some(offset) => local.checked_sub(offset).ok_or_else(timestamp_out_of_range),
             None => in_zone(local, zones.get(row)),
         }
     })

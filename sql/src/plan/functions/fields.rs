@@ -429,7 +429,7 @@ fn start_of(at: i64, field: Field) -> Option<i64> {
     let moment = Moment::of_micros(at);
     let year = moment.astronomical_year();
     let cut = |length: i64| Some(at - at.rem_euclid(length));
-    let first = |year: i64, month: i64| Some(day_of(year, month, 1)? * MICROS_PER_DAY);
+    let first = |year: i64, month: i64| day_of(year, month, 1)?.checked_mul(MICROS_PER_DAY);
     match field {
         Field::Microseconds => Some(at),
         Field::Milliseconds => cut(1000),

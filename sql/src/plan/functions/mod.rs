@@ -55,8 +55,9 @@ pub(crate) use self::pattern::for_operator;
 pub(crate) use self::regex::MATCHES;
 pub(crate) use self::rounding::with_constant_digits;
 pub(crate) use self::series::{OR_EMPTY, SERIES, or_one_null};
+pub(crate) use self::span::timestamp_out_of_range;
 pub(crate) use self::sums::of_type as aggregate_of_type;
-pub use self::sums::{FloatSum, IntervalSum, WideFloat};
+pub use self::sums::{FloatSum, IntervalSum, NumericSum, WideFloat};
 
 /// Functions by lowercase name and alias, in alphabetical order.
 pub(crate) struct Functions {

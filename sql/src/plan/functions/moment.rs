@@ -7,8 +7,8 @@ pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// The Julian day of 1970-01-01.
 const EPOCH_JULIAN_DAY: i64 = 2_440_588;
 
-/// Years beyond this have no timestamp.
-const YEAR_MAX: i64 = 294_276;
+/// Years beyond this have no date.
+pub(crate) const YEAR_MAX: i64 = 5_874_897;
 
 /// Names of the months, in lower case.
 pub(crate) const MONTH_NAMES: [&str; 12] = [

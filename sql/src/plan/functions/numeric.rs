@@ -8,6 +8,7 @@ use super::args::{Args, Computed};
 use super::define::{Definition, Gives, Kind, Overload};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
+use crate::plan::values::numeric_overflow;
 use crate::{SqlError, SqlState};
 
 /// Significant digits of a quotient, at least.
@@ -115,7 +116,7 @@ fn leading((digits, scale): Exact) -> (i32, u128) {
 }
 
 /// `left × 10^shift ÷ right`, rounded half away from zero; `None` where it has too many digits.
-fn quotient(left: i128, right: i128, shift: i32) -> Option<i128> {
+pub(super) fn quotient(left: i128, right: i128, shift: i32) -> Option<i128> {
     let shift = u32::try_from(shift).ok()?;
     let small = 10i128
         .checked_pow(shift)
@@ -131,7 +132,7 @@ fn quotient(left: i128, right: i128, shift: i32) -> Option<i128> {
 }
 
 /// `left ÷ right`, rounded half away from zero; `None` where it has too many digits.
-fn wide_quotient(left: i256, right: i256) -> Option<i128> {
+pub(super) fn wide_quotient(left: i256, right: i256) -> Option<i128> {
     let whole = left.checked_div(right)?;
     let rest = left.checked_rem(right)?;
     let (rest_abs, right_abs) = (rest.wrapping_abs(), right.wrapping_abs());
@@ -178,8 +179,7 @@ fn quotients(args: &Args) -> Computed {
         if divisor == 0 {
             return Err(SqlError::new(SqlState::DivisionByZero, "division by zero"));
         }
-        quotient(left.get(row), divisor, shift)
-            .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow"))
+        quotient(left.get(row), divisor, shift).ok_or_else(|| numeric_overflow(args.gives()))
     })
 }
 
@@ -200,8 +200,7 @@ fn products(args: &Args) -> Computed {
         args.numbers::<Decimal128Type>(1),
     );
     args.strict::<Decimal128Type>(|row| {
-        product(left.get(row), right.get(row), dropped)
-            .ok_or_else(|| SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow"))
+        product(left.get(row), right.get(row), dropped).ok_or_else(|| numeric_overflow(args.gives()))
     })
 }
 

@@ -18,6 +18,7 @@ use super::{Functions, fields, numeric};
 use crate::plan::literals::to_text;
 use crate::plan::mixed;
 use crate::plan::numbers;
+use crate::plan::parameters::marker;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::{SqlError, SqlState};
 
@@ -97,6 +98,9 @@ impl ExprPlanner for PgOperators {
         {
             return Ok(PlannerResult::Original(RawBinaryExpr { left, right, ..expr }));
         }
+        if let Some((left, right)) = parameters_typed(&expr, (&left, &right)) {
+            return self.plan_binary_op(RawBinaryExpr { left, right, ..expr }, schema);
+        }
         if let Some((left, right)) = constants_typed(&expr, &types) {
             return Ok(PlannerResult::Original(RawBinaryExpr { left, right, ..expr }));
         }
@@ -173,6 +177,33 @@ fn is_arithmetic(op: &BinaryOperator) -> bool {
         op,
         BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide
     )
+}
+
+/// The operands of arithmetic of a time or a length of time and a parameter that has no type yet, with the type that PostgreSQL
+/// gives it; `None` where it has several.
+fn parameters_typed(expr: &RawBinaryExpr, (left, right): (&DataType, &DataType)) -> Option<(Expr, Expr)> {
+    let (a, b) = (&expr.left, &expr.right);
+    let is_marker = |operand: &Expr| marker(operand).is_some();
+    let typed = |operand: &Expr, data_type: DataType| cast(operand.clone(), data_type);
+    match (is_marker(a), is_marker(b)) {
+        (false, true) => Some((a.clone(), typed(b, beside(&expr.op, left, true)?))),
+        (true, false) => Some((typed(a, beside(&expr.op, right, false)?), b.clone())),
+        _ => None,
+    }
+}
+
+/// The type of what has none beside an operand of a type; `is_right` says whether it stands on the right.
+fn beside(op: &BinaryOperator, known: &DataType, is_right: bool) -> Option<DataType> {
+    let is_interval = matches!(known, DataType::Interval(_));
+    let is_moving = is_interval || matches!(known, DataType::Timestamp(..) | DataType::Time64(_));
+    match op {
+        // A day takes a number, a time or an interval.
+        BinaryOperator::Plus if is_moving => Some(Interval.data_type()),
+        BinaryOperator::Minus if is_moving || *known == DataType::Date32 => Some(known.clone()),
+        BinaryOperator::Multiply if is_interval => Some(Float8.data_type()),
+        BinaryOperator::Divide if is_interval && is_right => Some(Float8.data_type()),
+        _ => None,
+    }
 }
 
 /// The operands of arithmetic of a number and a constant in quotes, which is a number of the same type.

@@ -2,7 +2,7 @@
 //! the year and Julian days, offsets and names of time zones. Months come before days where slashes stand between them.
 
 use crate::plan::functions::moment::{
-    MICROS_PER_DAY, MICROS_PER_SECOND, MONTH_NAMES, day_of, day_of_julian, first_day,
+    MICROS_PER_DAY, MICROS_PER_SECOND, MONTH_NAMES, YEAR_MAX, day_of, day_of_julian, first_day,
 };
 use crate::plan::literals::zone::in_zone;
 use crate::{SqlError, SqlState};
@@ -30,6 +30,8 @@ enum Fault {
     Syntax,
     /// A field is too large or too small.
     Range,
+    /// The day or the moment is too far away.
+    Far,
 }
 
 /// Days since 1970.
@@ -39,7 +41,7 @@ enum Fault {
 pub(crate) fn date(text: &str) -> Result<i32, SqlError> {
     let read = read(text).map_err(|fault| fault.told(text, "date"))?;
     let days = read.days.ok_or_else(|| Fault::Syntax.told(text, "date"))?;
-    i32::try_from(days).map_err(|_| Fault::Range.told(text, "date"))
+    i32::try_from(days).map_err(|_| Fault::Far.told(text, "date"))
 }
 
 /// Microseconds since midnight.
@@ -78,7 +80,7 @@ pub(crate) fn timestamp_tz(text: &str) -> Result<i64, SqlError> {
         None => Ok(local),
         Some(Zone::Offset(seconds)) => local
             .checked_sub(seconds * MICROS_PER_SECOND)
-            .ok_or_else(|| Fault::Range.told(text, NAME)),
+            .ok_or_else(|| Fault::Far.told(text, NAME)),
         Some(Zone::Named(name)) => in_zone(local, &name),
     }
 }
@@ -94,6 +96,13 @@ impl Fault {
                 SqlState::DatetimeFieldOverflow,
                 format!("date/time field value out of range: \"{text}\""),
             ),
+            Self::Far => {
+                let name = name.split(' ').next().unwrap_or(name);
+                SqlError::new(
+                    SqlState::DatetimeFieldOverflow,
+                    format!("{name} out of range: \"{text}\""),
+                )
+            }
         }
     }
 }
@@ -105,7 +114,7 @@ impl Read {
         let at = days
             .checked_mul(MICROS_PER_DAY)
             .and_then(|at| at.checked_add(micros));
-        at.ok_or(Fault::Range)
+        at.ok_or(Fault::Far)
     }
 }
 
@@ -427,6 +436,9 @@ impl Fields {
                     return Err(Fault::Range);
                 }
                 let year = if self.is_bc { 1 - year } else { year };
+                if year.abs() > YEAR_MAX {
+                    return Err(Fault::Far);
+                }
                 Some(day_of(year, month, day).ok_or(Fault::Range)?)
             }
             (None, None, None, None) => None,

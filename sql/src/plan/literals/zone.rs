@@ -6,6 +6,7 @@ use arrow::compute::{DatePart, date_part};
 use arrow::datatypes::{DataType, Int32Type, TimeUnit};
 
 use crate::plan::functions::moment::{MICROS_PER_DAY, MICROS_PER_SECOND, day_of};
+use crate::plan::functions::timestamp_out_of_range;
 use crate::{SqlError, SqlState};
 
 /// Hours east of Greenwich of the abbreviations that are no zones of their own.
@@ -38,6 +39,8 @@ const ABBREVIATIONS: [(&str, i64); 26] = [
     ("hst", -10),
 ];
 const HOURS_MAX: i64 = 24;
+/// The times that clocks of zones show, as microseconds before and after 1970: 262,000 years.
+const CLOCKS_END: u64 = 8_200_000_000_000_000_000;
 
 /// How far clocks are ahead of Greenwich.
 enum Clocks {
@@ -75,6 +78,10 @@ impl Clocks {
     fn shown(&self, instants: &TimestampMicrosecondArray) -> Result<TimestampMicrosecondArray, SqlError> {
         match self {
             Self::Fixed(micros) => Ok(instants.unary(|at| at.saturating_add(*micros))),
+            // Beyond them Arrow has no clock, and gives none.
+            Self::Zone(_) if instants.iter().flatten().any(|at| at.unsigned_abs() > CLOCKS_END) => {
+                Err(timestamp_out_of_range())
+            }
             Self::Zone(zone) => shown_by_zone(instants, zone),
         }
     }

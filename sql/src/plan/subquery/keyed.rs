@@ -11,9 +11,9 @@ use std::cell::Cell;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
-use datafusion::logical_expr::{
-    BinaryExpr, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit,
-};
+use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, lit};
+
+use crate::plan::outer_columns::equal_sides;
 
 /// The plan with columns for what is compared.
 ///
@@ -32,7 +32,7 @@ fn in_filter(filter: Filter, count: &Cell<usize>) -> PlanResult<Transformed<Logi
     let mut computed = Vec::new();
     let conditions = split_conjunction(&filter.predicate).into_iter();
     let conditions: Vec<Expr> = conditions
-        .map(|condition| match sides(condition) {
+        .map(|condition| match computed_side(condition) {
             Some((own, outer)) => {
                 count.set(count.get() + 1);
                 let name = format!("__key_{}", count.get());
@@ -56,25 +56,12 @@ fn in_filter(filter: Filter, count: &Cell<usize>) -> PlanResult<Transformed<Logi
 }
 
 /// The side of an equality that is computed from columns of the subquery, and the one that reads outer columns alone.
-fn sides(condition: &Expr) -> Option<(&Expr, &Expr)> {
-    let Expr::BinaryExpr(BinaryExpr {
-        left,
-        op: Operator::Eq,
-        right,
-    }) = condition
-    else {
-        return None;
-    };
-    let is_outer = |side: &Expr| side.contains_outer() && side.column_refs().is_empty();
-    let (own, outer) = match (left.contains_outer(), right.contains_outer()) {
-        (false, true) if is_outer(right) => (left, right),
-        (true, false) if is_outer(left) => (right, left),
-        _ => return None,
-    };
-    let is_column = match own.as_ref() {
+fn computed_side(condition: &Expr) -> Option<(&Expr, &Expr)> {
+    let (own, outer) = equal_sides(condition)?;
+    let is_column = match own {
         Expr::Column(_) => true,
         Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Column(_)),
         other => other.column_refs().is_empty(),
     };
-    (!is_column).then_some((own.as_ref(), outer.as_ref()))
+    (!is_column).then_some((own, outer))
 }

@@ -26,6 +26,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 pub(crate) use self::batch::plain;
 pub(crate) use self::node::{TimeJoin, TimeJoinNode};
+use crate::plan::nested_joins;
 use crate::plan::place::position_of;
 use crate::plan::translate::{external, placed};
 use crate::plan::walk::{Flow, PartMut, walk_mut};
@@ -81,33 +82,9 @@ fn nest_joins(table: &mut TableWithJoins) -> Flow {
     if let TableFactor::Table { version: Some(_), .. } = &table.relation {
         return alone(table.relation.span());
     }
-    for join in std::mem::take(&mut table.joins) {
-        check_form(&join)?;
-        if time_join(&join).is_none() {
-            table.joins.push(join);
-            continue;
-        }
-        let before = TableWithJoins {
-            relation: table.relation.clone(),
-            joins: std::mem::take(&mut table.joins),
-        };
-        let left = match before.joins.is_empty() {
-            true => before.relation,
-            false => nested(before),
-        };
-        table.relation = nested(TableWithJoins {
-            relation: left,
-            joins: vec![join],
-        });
-    }
+    table.joins.iter().try_for_each(check_form)?;
+    nested_joins::nest(table, |join| time_join(join).is_some());
     ControlFlow::Continue(())
-}
-
-fn nested(table: TableWithJoins) -> TableFactor {
-    TableFactor::NestedJoin {
-        table_with_joins: Box::new(table),
-        alias: None,
-    }
 }
 
 /// Whether it is one join in time and nothing else.

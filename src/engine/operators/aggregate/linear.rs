@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::DataType;
+use highwater_sql::plan::NumericSum;
 
 use super::accumulator::{Accumulator, Argument, FrozenAccumulator, Rows};
 use crate::engine::error::EngineError;
@@ -12,9 +13,6 @@ use crate::engine::operators::state::chunks::{Chunks, FrozenChunks};
 use crate::engine::operators::state::slots::{Kept, SlotSet};
 use crate::engine::operators::state::values::{self, Values};
 use crate::engine::operators::state::varint;
-
-/// Numbers of more digits are refused: those of `Decimal128(38, _)`.
-const DECIMAL_LIMIT: i128 = 10i128.pow(38);
 
 /// Counts rows.
 #[derive(Default)]
@@ -43,8 +41,8 @@ pub(super) enum Finish {
 #[derive(Debug, Clone)]
 pub(super) struct Mean {
     result: DataType,
-    /// A sum is multiplied by this to have the scale of the result.
-    factor: i128,
+    /// How many digits behind the point the result has more than the values.
+    digits: u8,
 }
 
 /// Sum and count of one group.
@@ -60,7 +58,7 @@ pub(super) trait Cell: Copy + Default + PartialEq + Send + Sync + 'static {
 
     /// The error for a sum that does not fit.
     fn overflow() -> EngineError {
-        numeric_overflow()
+        EngineError::new("22003", "numeric field overflow")
     }
 
     /// The results of cells.
@@ -87,10 +85,9 @@ pub(super) struct IntegerCell {
 }
 
 /// Sum of 64-bit integers or of decimals.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ExactCell<V> {
-    sum: i128,
-    count: i64,
+    sum: NumericSum,
     values: PhantomData<V>,
 }
 
@@ -100,29 +97,12 @@ impl Mean {
     /// # Errors
     /// A result of a smaller scale than the values.
     pub(super) fn new(result: DataType, scale: i8) -> Result<Self, EngineError> {
-        let factor = match &result {
-            DataType::Decimal128(_, own) => u32::try_from(i16::from(*own) - i16::from(scale))
-                .ok()
-                .and_then(|digits| 10i128.checked_pow(digits))
-                .ok_or_else(|| EngineError::internal("an avg has a smaller scale than its argument"))?,
-            _ => 1,
+        let digits = match &result {
+            DataType::Decimal128(_, own) => u8::try_from(i16::from(*own) - i16::from(scale))
+                .map_err(|_| EngineError::internal("an avg has a smaller scale than its argument"))?,
+            _ => 0,
         };
-        Ok(Self { result, factor })
-    }
-
-    /// `sum / count`, rounded half away from zero at the scale of the result, as PostgreSQL rounds it.
-    fn exact(&self, sum: i128, count: i64) -> Option<i128> {
-        let count = i128::from(count);
-        let whole = (sum / count).checked_mul(self.factor)?;
-        let rest = (sum % count).checked_mul(self.factor)?;
-        let (quotient, left) = (rest / count, rest % count);
-        let away = if left.abs() * 2 >= count.abs() {
-            left.signum() * count.signum()
-        } else {
-            0
-        };
-        let mean = whole.checked_add(quotient)?.checked_add(away)?;
-        (mean.abs() < DECIMAL_LIMIT).then_some(mean)
+        Ok(Self { result, digits })
     }
 }
 
@@ -342,16 +322,6 @@ impl Cell for IntegerCell {
     }
 }
 
-impl<V> Default for ExactCell<V> {
-    fn default() -> Self {
-        Self {
-            sum: 0,
-            count: 0,
-            values: PhantomData,
-        }
-    }
-}
-
 /// The two argument types of an [`ExactCell`] differ in where their values are.
 macro_rules! exact_cell {
     ($value:ty, $form:ident) => {
@@ -367,27 +337,24 @@ macro_rules! exact_cell {
 
             #[inline]
             fn add(&mut self, value: $value, weight: i64) -> bool {
-                self.count += weight;
-                let (product, overflowed) = i128::from(value).overflowing_mul(i128::from(weight));
-                let (sum, overflowed_too) = self.sum.overflowing_add(product);
-                self.sum = sum;
-                !(overflowed | overflowed_too) && (-DECIMAL_LIMIT < sum) & (sum < DECIMAL_LIMIT)
+                self.sum.add(i128::from(value), weight);
+                true
             }
 
             fn finish(cells: Vec<Self>, finish: &Finish) -> Result<ArrayRef, EngineError> {
-                exact_results(cells.iter().map(|cell| (cell.sum, cell.count)), finish)
+                exact_results(cells.iter().map(|cell| &cell.sum), finish)
             }
 
             fn encode(&self, out: &mut Vec<u8>) {
-                varint::put(out, i128::from(self.count));
-                varint::put(out, self.sum);
+                varint::put(out, i128::from(self.sum.count()));
+                varint::put_wide(out, self.sum.sum());
             }
 
             fn decode(bytes: &mut &[u8]) -> Result<Self, EngineError> {
                 let count = varint::read_i64(bytes)?;
+                let sum = NumericSum::of(varint::read_wide(bytes)?, count);
                 Ok(Self {
-                    count,
-                    sum: varint::read(bytes)?,
+                    sum: sum.ok_or_else(|| EngineError::recovery("a sum in operator state is too large"))?,
                     values: PhantomData,
                 })
             }
@@ -398,21 +365,19 @@ macro_rules! exact_cell {
 exact_cell!(i64, I64);
 exact_cell!(i128, I128);
 
-fn exact_results(cells: impl Iterator<Item = (i128, i64)>, finish: &Finish) -> Result<ArrayRef, EngineError> {
+fn exact_results<'a>(
+    sums: impl Iterator<Item = &'a NumericSum>,
+    finish: &Finish,
+) -> Result<ArrayRef, EngineError> {
     let (data_type, results) = match finish {
         Finish::Sum(data_type) => (
             data_type,
-            cells
-                .map(|(sum, count)| (count != 0).then_some(sum))
-                .collect::<Vec<_>>(),
+            sums.map(NumericSum::total).collect::<Result<Vec<_>, _>>()?,
         ),
-        Finish::Mean(mean) => {
-            let means = cells.map(|(sum, count)| match count {
-                0 => Ok(None),
-                _ => mean.exact(sum, count).map(Some).ok_or_else(numeric_overflow),
-            });
-            (&mean.result, means.collect::<Result<_, _>>()?)
-        }
+        Finish::Mean(mean) => (
+            &mean.result,
+            sums.map(|sum| sum.mean(mean.digits)).collect::<Result<_, _>>()?,
+        ),
     };
     let nulls = values::nulls_of(results.len(), |row| results[row].is_some());
     values::column_of_i128(
@@ -422,40 +387,25 @@ fn exact_results(cells: impl Iterator<Item = (i128, i64)>, finish: &Finish) -> R
     )
 }
 
-fn numeric_overflow() -> EngineError {
-    EngineError::new("22003", "numeric field overflow")
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::Decimal128Type;
+
     use super::*;
 
-    #[test]
-    fn means_are_rounded_half_away_from_zero_and_do_not_overflow_on_the_way() {
-        let whole = Mean::new(DataType::Decimal128(38, 0), 0).unwrap();
-        assert_eq!(whole.exact(5, 2), Some(3));
-        assert_eq!(whole.exact(-5, 2), Some(-3));
-        assert_eq!(whole.exact(-4, 3), Some(-1));
-        assert_eq!(whole.exact(-5, 3), Some(-2));
-        assert_eq!(whole.exact(4, 3), Some(1));
-        let fine = Mean::new(DataType::Decimal128(38, 16), 0).unwrap();
-        assert_eq!(fine.exact(2, 3), Some(6_666_666_666_666_667));
-        let large = i128::from(i64::MAX) * 1_000_000;
-        assert_eq!(
-            fine.exact(large, 1_000_000),
-            Some(i128::from(i64::MAX) * 10i128.pow(16))
-        );
-        let decimal = Mean::new(DataType::Decimal128(38, 16), 2).unwrap();
-        assert_eq!(decimal.exact(DECIMAL_LIMIT - 1, 1), None);
+    const MOST: i128 = 10i128.pow(38) - 1;
+
+    fn argument(values: Vec<i128>) -> Argument {
+        Argument {
+            values: Some(Values::I128(values.into())),
+            ..Argument::default()
+        }
     }
 
     #[test]
     fn a_sum_of_decimals_has_at_most_38_digits() {
-        let largest = DECIMAL_LIMIT - 1;
-        let argument = Argument {
-            values: Some(Values::I128(vec![largest, 1].into())),
-            ..Argument::default()
-        };
+        let argument = argument(vec![MOST, 1, -1]);
         let mut sums = Linear::<ExactCell<i128>>::new(Finish::Sum(DataType::Decimal128(38, 0)));
         sums.grow(1);
         let rows = |row: &'static [u32]| Rows {
@@ -465,10 +415,40 @@ mod tests {
         };
 
         sums.update(rows(&[0]), &argument).unwrap();
-        let error = sums.update(rows(&[1]), &argument).unwrap_err();
+        sums.results(&[0]).unwrap();
+        sums.update(rows(&[1]), &argument).unwrap();
+        let error = sums.results(&[0]).unwrap_err();
         assert_eq!(
             (error.sqlstate, error.message.as_str()),
             ("22003", "numeric field overflow")
+        );
+        // It is back as soon as what took it beyond is gone.
+        sums.update(rows(&[2]), &argument).unwrap();
+        sums.results(&[0]).unwrap();
+    }
+
+    #[test]
+    fn a_mean_of_decimals_holds_sums_of_more_digits_across_a_restart() {
+        let mut cell = ExactCell::<i128>::default();
+        cell.add(MOST, 1_000_000);
+        let mut bytes = Vec::new();
+        cell.encode(&mut bytes);
+        let restored = ExactCell::<i128>::decode(&mut bytes.as_slice()).unwrap();
+        assert_eq!(restored, cell);
+        let mean = Finish::Mean(Mean::new(DataType::Decimal128(38, 16), 16).unwrap());
+        let means = ExactCell::finish(vec![restored], &mean).unwrap();
+        assert_eq!(means.as_primitive::<Decimal128Type>().value(0), MOST);
+    }
+
+    #[test]
+    fn sums_of_an_older_state_are_read() {
+        let mut bytes = Vec::new();
+        varint::put(&mut bytes, 3);
+        varint::put(&mut bytes, -MOST);
+        let restored = ExactCell::<i128>::decode(&mut bytes.as_slice()).unwrap();
+        assert_eq!(
+            (restored.sum.count(), restored.sum.total().unwrap()),
+            (3, Some(-MOST))
         );
     }
 }

@@ -1,10 +1,10 @@
-//! `sum` and `avg` of floats and intervals, `sum` of NUMERIC, and `min` and `max` of intervals, for one-shot reads and windows. Sums of floats leave
-//! their range where PostgreSQL's do, with an error, and a window that moves on forgets what it has left.
+//! `sum` and `avg` of NUMERIC, floats and intervals, and `min` and `max` of intervals, for one-shot reads and windows. Sums
+//! leave their range where PostgreSQL's do, with an error, and a window that moves on forgets what it has left.
 
 mod cells;
 mod extremes;
-mod means;
 mod numbers;
+mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,17 +20,17 @@ use datafusion::common::{
     DataFusionError, Result as PlanResult, ScalarValue, exec_datafusion_err, internal_err,
 };
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
 pub use self::cells::{FloatSum, IntervalSum, WideFloat};
-use self::numbers::NumericSum;
+pub use self::numbers::NumericSum;
+use self::written::Written;
 use crate::SqlError;
 use crate::plan::floats::real;
 use crate::plan::translate::external;
-use crate::plan::types::DECIMAL_DIGITS;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 
 /// The type of intervals.
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
@@ -40,7 +40,8 @@ static FLOATS: LazyLock<[Arc<AggregateUDF>; 2]> =
 static INTERVALS: LazyLock<[Arc<AggregateUDF>; 2]> =
     LazyLock::new(|| [false, true].map(|mean| Summed::function(Kind::Intervals, mean)));
 
-static NUMERICS: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Summed::function(Kind::Numerics, false));
+static NUMERICS: LazyLock<[Arc<AggregateUDF>; 2]> =
+    LazyLock::new(|| [false, true].map(|mean| Summed::function(Kind::Numerics, mean)));
 
 /// The aggregates with `sum` and `avg` that take intervals too. They stand in a plan until [`of_type`] replaces them.
 pub(crate) fn with_intervals(
@@ -48,10 +49,7 @@ pub(crate) fn with_intervals(
 ) -> BTreeMap<String, Arc<AggregateUDF>> {
     for name in ["sum", "avg"] {
         if let Some(function) = functions.get_mut(name) {
-            *function = Arc::new(AggregateUDF::from(Written {
-                theirs: Arc::clone(function),
-                signature: Signature::user_defined(Volatility::Immutable),
-            }));
+            *function = Written::of(function);
         }
     }
     functions
@@ -60,62 +58,22 @@ pub(crate) fn with_intervals(
 /// The function that computes what `function` means for an argument of this type.
 pub(crate) fn of_type(function: &Arc<AggregateUDF>, argument: &DataType) -> Arc<AggregateUDF> {
     let is_interval = matches!(argument, DataType::Interval(_));
+    let is_decimal = matches!(argument, DataType::Decimal128(..));
     match function.name() {
         "min" if is_interval => extremes::smallest(),
         "max" if is_interval => extremes::greatest(),
-        "sum" if matches!(argument, DataType::Decimal128(..)) => Arc::clone(&NUMERICS),
         name @ ("sum" | "avg") => {
             let mean = usize::from(name == "avg");
             match function.inner().downcast_ref::<Written>() {
                 _ if is_interval => Arc::clone(&INTERVALS[mean]),
                 _ if argument.is_floating() => Arc::clone(&FLOATS[mean]),
-                Some(written) if mean == 1 && matches!(argument, DataType::Decimal128(..)) => {
-                    means::of_numerics(&written.theirs)
-                }
+                // The mean of integers is NUMERIC.
+                _ if is_decimal || (mean == 1 && argument.is_integer()) => Arc::clone(&NUMERICS[mean]),
                 Some(written) => Arc::clone(&written.theirs),
                 None => Arc::clone(function),
             }
         }
         _ => Arc::clone(function),
-    }
-}
-
-/// `sum` or `avg` as it is written, of any type that it takes.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Written {
-    theirs: Arc<AggregateUDF>,
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Written {
-    fn name(&self) -> &str {
-        self.theirs.name()
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, args: &[DataType]) -> PlanResult<DataType> {
-        match args {
-            [DataType::Interval(_)] => Ok(INTERVAL),
-            args => self.theirs.return_type(args),
-        }
-    }
-
-    fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
-        if let [DataType::Interval(_)] = args {
-            return Ok(vec![INTERVAL]);
-        }
-        let fields = args
-            .iter()
-            .map(|arg| Arc::new(Field::new("", arg.clone(), true)) as FieldRef);
-        let fields = fields_with_udf(&fields.collect::<Vec<_>>(), self.theirs.as_ref())?;
-        Ok(fields.iter().map(|field| field.data_type().clone()).collect())
-    }
-
-    fn accumulator(&self, _: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        internal_err!("{} was planned without the type of its argument", self.name())
     }
 }
 
@@ -141,8 +99,31 @@ trait SumCell: Copy + Default + fmt::Debug + Send + Sync + PartialEq + 'static {
 
     fn read(bytes: &[u8]) -> Option<Self>;
 
-    /// Sums, or means, as a column of a type.
-    fn finish(cells: &[Self], mean: bool, data_type: &DataType) -> Result<ArrayRef, SqlError>;
+    /// The column of what the sums become.
+    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError>;
+}
+
+/// What sums become.
+#[derive(Debug, Clone)]
+struct Outcome {
+    /// Whether it is their quotient by the count.
+    mean: bool,
+    /// The type of what is summed.
+    argument: DataType,
+    /// The type of the result.
+    result: DataType,
+}
+
+impl Outcome {
+    fn of(mean: bool, args: &AccumulatorArgs<'_>) -> Self {
+        let argument = args.expr_fields.first();
+        let result = args.return_field.data_type().clone();
+        Self {
+            mean,
+            argument: argument.map_or_else(|| result.clone(), |field| field.data_type().clone()),
+            result,
+        }
+    }
 }
 
 fn eight(bytes: &[u8], at: usize) -> Option<[u8; 8]> {
@@ -205,15 +186,15 @@ impl SumCell for FloatSum {
         })
     }
 
-    fn finish(cells: &[Self], mean: bool, data_type: &DataType) -> Result<ArrayRef, SqlError> {
+    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
         let totals = cells.iter().map(|cell| {
-            Ok(cell.total()?.map(|total| match mean {
+            Ok(cell.total()?.map(|total| match outcome.mean {
                 true => total / cell.count as f64,
                 false => total,
             }))
         });
         let totals = totals.collect::<Result<Vec<Option<f64>>, SqlError>>()?;
-        if *data_type != DataType::Float32 {
+        if outcome.result != DataType::Float32 {
             return Ok(Arc::new(PrimitiveArray::<Float64Type>::from(totals)));
         }
         let reals = totals.into_iter().map(|total| total.map(real).transpose());
@@ -264,8 +245,8 @@ impl SumCell for IntervalSum {
         })
     }
 
-    fn finish(cells: &[Self], mean: bool, _: &DataType) -> Result<ArrayRef, SqlError> {
-        let results = cells.iter().map(|cell| match mean {
+    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
+        let results = cells.iter().map(|cell| match outcome.mean {
             true => cell.mean(),
             false => cell.total(),
         });
@@ -300,13 +281,17 @@ impl Summed {
         }))
     }
 
-    /// The type of the result: sums of REAL are REAL, means are not.
+    /// The type of the result: sums of REAL are REAL, means are not. Means of NUMERIC have the digits behind the point that the
+    /// values have, at least 16.
     fn result_type(&self, argument: &DataType) -> DataType {
         match (self.kind, self.mean, argument) {
             (Kind::Floats, false, DataType::Float32) => DataType::Float32,
             (Kind::Floats, ..) => FloatSum::TYPE,
             (Kind::Intervals, ..) => IntervalSum::TYPE,
-            (Kind::Numerics, _, DataType::Decimal128(precision, scale)) => {
+            (Kind::Numerics, true, DataType::Decimal128(_, scale)) => {
+                DataType::Decimal128(DECIMAL_DIGITS, (*scale).max(DECIMAL_SCALE))
+            }
+            (Kind::Numerics, false, DataType::Decimal128(precision, scale)) => {
                 // As DataFusion has it: ten digits more, for ten thousand million values.
                 DataType::Decimal128((precision + 10).min(DECIMAL_DIGITS), *scale)
             }
@@ -393,8 +378,7 @@ struct One<C: SumCell> {
     sum: C,
     /// How often each value is there, if each counts once.
     values: Option<HashMap<Vec<u8>, i64>>,
-    mean: bool,
-    data_type: DataType,
+    outcome: Outcome,
 }
 
 impl<C: SumCell> One<C> {
@@ -402,8 +386,7 @@ impl<C: SumCell> One<C> {
         Self {
             sum: C::default(),
             values: args.is_distinct.then(HashMap::new),
-            mean,
-            data_type: args.return_field.data_type().clone(),
+            outcome: Outcome::of(mean, args),
         }
     }
 
@@ -445,7 +428,7 @@ impl<C: SumCell> Accumulator for One<C> {
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
-        let result = C::finish(&[self.sum], self.mean, &self.data_type).map_err(external)?;
+        let result = C::finish(&[self.sum], &self.outcome).map_err(external)?;
         ScalarValue::try_from_array(&result, 0)
     }
 
@@ -487,16 +470,14 @@ impl<C: SumCell> Accumulator for One<C> {
 /// The sums of many groups.
 struct Many<C> {
     sums: Vec<C>,
-    mean: bool,
-    data_type: DataType,
+    outcome: Outcome,
 }
 
 impl<C: SumCell> Many<C> {
     fn new(mean: bool, args: &AccumulatorArgs<'_>) -> Self {
         Self {
             sums: Vec::new(),
-            mean,
-            data_type: args.return_field.data_type().clone(),
+            outcome: Outcome::of(mean, args),
         }
     }
 }
@@ -544,7 +525,7 @@ impl<C: SumCell> GroupsAccumulator for Many<C> {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> PlanResult<ArrayRef> {
         let sums = emit_to.take_needed(&mut self.sums);
-        C::finish(&sums, self.mean, &self.data_type).map_err(external)
+        C::finish(&sums, &self.outcome).map_err(external)
     }
 
     fn state(&mut self, emit_to: EmitTo) -> PlanResult<Vec<ArrayRef>> {

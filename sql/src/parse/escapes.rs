@@ -1,0 +1,147 @@
+//! What is wrong with the escapes of a text `E'…'` that the tokenizer does not take.
+
+use crate::error::{SqlError, SqlState};
+
+/// The first fault of the text whose `E'` begins `text`; `None` if its end is missing. Positions count from there.
+pub(super) fn fault(text: &str) -> Option<SqlError> {
+    let mut bytes = Vec::new();
+    let mut fault = None;
+    let mut rest = text.char_indices().skip(2).peekable();
+    while let Some((at, letter)) = rest.next() {
+        match letter {
+            '\'' if rest.next_if(|(_, next)| *next == '\'').is_none() => {
+                return Some(fault.unwrap_or_else(|| not_utf8(&bytes)));
+            }
+            '\\' => {}
+            other => {
+                bytes.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
+                continue;
+            }
+        }
+        let (_, escape) = rest.next()?;
+        let mut digits = |most: usize, radix: u32| {
+            let mut value = None;
+            for _ in 0..most {
+                let Some((_, digit)) = rest.next_if(|(_, next)| next.is_digit(radix)) else {
+                    break;
+                };
+                value = Some(value.unwrap_or(0) * radix + digit.to_digit(radix).unwrap_or(0));
+            }
+            value
+        };
+        match escape {
+            'u' | 'U' => {
+                let most = if escape == 'u' { 4 } else { 8 };
+                let from = rest.peek().map_or(at, |(from, _)| *from);
+                let written: String = text[from..].chars().take(most).collect();
+                let is_whole = written.chars().filter(char::is_ascii_hexdigit).count() == most;
+                fault = fault.or_else(|| unicode_fault(&written, is_whole, at));
+                (0..written.chars().take_while(char::is_ascii_hexdigit).count()).for_each(|_| {
+                    rest.next();
+                });
+            }
+            'x' => bytes.push(digits(2, 16).map_or(b'x', |value| (value & 0xff) as u8)),
+            octal if octal.is_digit(8) => {
+                let first = octal.to_digit(8).unwrap_or(0);
+                let more = digits(1, 8).map(|next| first * 8 + next);
+                let value = match more {
+                    Some(two) => digits(1, 8).map_or(two, |next| two * 8 + next),
+                    None => first,
+                };
+                bytes.push((value & 0xff) as u8);
+            }
+            other => bytes.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    None
+}
+
+/// What is wrong with the digits behind `\u` or `\U`, which stands at `position`.
+fn unicode_fault(written: &str, is_whole: bool, position: usize) -> Option<SqlError> {
+    if !is_whole {
+        let error = SqlError::new(SqlState::InvalidEscapeSequence, "invalid Unicode escape");
+        return Some(
+            error
+                .with_hint("Write \\u and four hex digits, or \\U and eight.")
+                .at(position),
+        );
+    }
+    let value = u32::from_str_radix(written, 16).ok()?;
+    let message = match value {
+        0xd800..=0xdfff => "invalid Unicode surrogate pair",
+        0 | 0x11_0000.. => "invalid Unicode escape value",
+        _ => return None,
+    };
+    Some(SqlError::new(SqlState::SyntaxError, message).at(position))
+}
+
+/// Why the bytes that escapes say are no text here: they are no UTF-8, or characters that must be written otherwise.
+fn not_utf8(bytes: &[u8]) -> SqlError {
+    let zero = bytes.iter().position(|byte| *byte == 0);
+    let wrong = match std::str::from_utf8(bytes) {
+        Ok(_) => zero,
+        Err(error) => Some(zero.map_or(error.valid_up_to(), |zero| zero.min(error.valid_up_to()))),
+    };
+    let Some(wrong) = wrong else {
+        return SqlError::unsupported("a character beyond ASCII as the bytes of \\x or octal escapes")
+            .with_hint("Write the character itself, or \\u and four hex digits.");
+    };
+    let length = match bytes[wrong] {
+        0xc0..=0xdf => 2,
+        0xe0..=0xef => 3,
+        0xf0..=0xf7 => 4,
+        _ => 1,
+    };
+    let shown = bytes[wrong..].iter().take(length);
+    let shown: Vec<String> = shown.map(|byte| format!("0x{byte:02x}")).collect();
+    SqlError::new(
+        SqlState::CharacterNotInRepertoire,
+        format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(text: &str) -> (&'static str, String) {
+        let fault = fault(text).expect("the text has an end");
+        (fault.state.code(), fault.message)
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_named() {
+        for (text, shown) in [
+            ("E'\\xff' x", "0xff"),
+            ("E'a\\377b'", "0xff"),
+            ("E'\\xc3a'", "0xc3 0x61"),
+            ("E'\\xe2\\x82'", "0xe2 0x82"),
+            ("E'it''s \\x00'", "0x00"),
+            ("e'\\0'", "0x00"),
+        ] {
+            let message = format!("invalid byte sequence for encoding \"UTF8\": {shown}");
+            assert_eq!(told(text), ("22021", message), "{text}");
+        }
+    }
+
+    #[test]
+    fn unicode_escapes_are_whole_and_mean_a_character() {
+        for (text, state, message) in [
+            ("E'\\u12'", "22025", "invalid Unicode escape"),
+            ("E'\\u12zz'", "22025", "invalid Unicode escape"),
+            ("E'\\U00110000'", "42601", "invalid Unicode escape value"),
+            ("E'\\u0000'", "42601", "invalid Unicode escape value"),
+            ("E'\\ud800'", "42601", "invalid Unicode surrogate pair"),
+        ] {
+            assert_eq!(told(text), (state, message.to_owned()), "{text}");
+        }
+        assert_eq!(told("E'\\xc3\\xa9'").0, "0A000");
+    }
+
+    #[test]
+    fn a_text_without_an_end_has_another_fault() {
+        for text in ["E'\\xff", "E'a\\", "E'a''", "E'\\"] {
+            assert!(fault(text).is_none(), "{text}");
+        }
+    }
+}

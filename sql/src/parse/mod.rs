@@ -120,8 +120,7 @@ const REFUSED: [&str; 29] = [
 /// Nothing of the script is to be run then.
 pub fn parse(sql: &str) -> Result<Vec<Parsed>, SqlError> {
     let statements = script::split(sql)?;
-    let tokens = statements.iter().map(|statement| statement.tokens.len());
-    deep_stack::run(tokens.max().unwrap_or(0), move || {
+    deep_stack::run(longest(&statements), move || {
         statements
             .into_iter()
             .map(|statement| parse_one(sql, statement))
@@ -138,10 +137,16 @@ pub type ReadStatement = (usize, Result<Parsed, SqlError>);
 /// A text that cannot be cut into statements: a quote or a comment that does not end.
 pub fn parse_each(sql: &str) -> Result<Vec<ReadStatement>, SqlError> {
     let statements = script::split(sql)?;
-    deep_stack::run(move || {
+    deep_stack::run(longest(&statements), move || {
         let read = |statement: StatementTokens| (statement.bytes.start, parse_one(sql, statement));
         Ok(statements.into_iter().map(read).collect())
     })
+}
+
+/// How many tokens the longest of these statements has.
+fn longest(statements: &[StatementTokens]) -> usize {
+    let tokens = statements.iter().map(|statement| statement.tokens.len());
+    tokens.max().unwrap_or(0)
 }
 
 /// Words that begin a statement.

@@ -101,8 +101,13 @@ impl Subscription {
         let part = ready!(Pin::new(reading).poll(context));
         start.reading = None;
         start.is_over = rows.is_done();
-        // A database whose threads have ended is closed.
-        let part = part.unwrap_or(Ok(None));
+        let part = part.unwrap_or_else(|failed| match failed.is_panic() {
+            true => Err(EngineError::internal(
+                "reading the rows of a subscription panicked",
+            )),
+            // A database whose threads have ended is closed.
+            false => Ok(None),
+        });
         let step = start.step;
         match part {
             Ok(Some(delta)) => Poll::Ready(Ok(Some(Changes {

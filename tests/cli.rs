@@ -573,7 +573,7 @@ fn an_unknown_connector_is_refused_with_the_one_that_was_meant() {
         told,
         "ERROR:  unknown source connector \"nexmarx\"\n\
          LINE 1: CREATE SOURCE s WITH (connector = 'nexmarx')\n\
-         \x20                             ^\n\
+         \x20                                         ^\n\
          HINT:  Did you mean \"nexmark\"?\n"
     );
     let told = bad(&["-c", "CREATE SOURCE s WITH (topic = 't')"]);

@@ -124,6 +124,12 @@ impl ChangeReceiver {
     }
 }
 
+impl Drop for ChangeReceiver {
+    fn drop(&mut self) {
+        self.start.cut();
+    }
+}
+
 impl Subscribers {
     /// Adds a subscriber; it gets the rows of `start`, and then what steps change from now on. `step` is the last one that is visible.
     pub(crate) fn add(&self, step: u64, start: StartRows) -> ChangeReceiver {
@@ -135,6 +141,8 @@ impl Subscribers {
             waker: AtomicWaker::new(),
         });
         let mut all = self.all.lock();
+        // Those that have gone while nothing changed.
+        all.retain(|subscriber| !subscriber.sender.is_closed());
         match self.failure.get() {
             Some(failure) => drop(ending.set(Ending::Failed(failure.clone()))),
             None => all.push(Subscriber {
@@ -169,6 +177,7 @@ impl Subscribers {
         let _ = self.failure.set(reason.clone());
         for subscriber in all.drain(..) {
             let _ = subscriber.ending.set(Ending::Failed(reason.clone()));
+            subscriber.start.cut();
         }
     }
 

@@ -410,7 +410,10 @@ impl SourceLane for NexmarkLane {
         let due = self.await_rows(Instant::now() + timeout);
         let count = due.min(max_records).min(left);
         if count == 0 {
-            self.state = LaneState::AtEnd;
+            // A lane that has yet to give its first row is not an empty partition, whose silence holds nobody back.
+            if self.position > 0 {
+                self.state = LaneState::AtEnd;
+            }
             return Ok(None);
         }
         let first_offset = self.position;
@@ -446,10 +449,9 @@ impl SourceLane for NexmarkLane {
             return None;
         }
         let now = Instant::now();
-        Some(if self.state == LaneState::Reading {
-            now
-        } else {
-            self.pace.next_due(now)
+        Some(match self.state == LaneState::Reading && self.position > 0 {
+            true => now,
+            false => self.pace.next_due(now),
         })
     }
 

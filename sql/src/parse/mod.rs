@@ -21,6 +21,7 @@ mod escapes;
 mod flink;
 mod function;
 mod index;
+mod null_tests;
 mod script;
 mod source;
 mod table;
@@ -234,7 +235,7 @@ fn with_cursor<T>(
 
 /// The tokens with what sqlparser does not read, or reads otherwise, in words that it reads.
 fn in_our_spelling(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    table_command::rewrite(asof::rewrite(flink::rewrite(tokens)))
+    null_tests::rewrite(table_command::rewrite(asof::rewrite(flink::rewrite(tokens))))
 }
 
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {

@@ -1,5 +1,5 @@
 //! Comparisons of arrays and rows where no operator is planned: IN, BETWEEN, IS DISTINCT FROM; and constants in quotes beside
-//! arrays and rows in CASE and COALESCE.
+//! arrays, rows, times and booleans.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::Transformed;
@@ -9,6 +9,7 @@ use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, 
 
 use crate::jsonb;
 use crate::plan::functions::arrays::{compared, is_nested, key};
+use crate::plan::types::column_type;
 use crate::plan::unlike::is_comparison;
 use crate::plan::{common_type, json};
 
@@ -103,22 +104,49 @@ fn is_unknown(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _))
 }
 
-/// The type of an array or a row among values of which the others are constants in quotes.
+/// Whether constants in quotes beside values of this type are read here: as PostgreSQL reads texts of the type, which DataFusion
+/// does not.
+pub(crate) fn reads_constants(data_type: &DataType) -> bool {
+    is_nested(data_type) || data_type.is_temporal() || *data_type == DataType::Boolean
+}
+
+/// What is compared, where one is a constant in quotes and the other a time or the like, with the constant as a value of that type;
+/// `None` where they may stay as they are.
+pub(crate) fn constant_beside(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    let is_constant = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
+    let other = match (is_constant(left), is_constant(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return None,
+    };
+    let data_type = column_type(&other.get_type(schema).ok()?);
+    let is_read = reads_constants(&data_type) && !is_nested(&data_type);
+    let typed = |side: &Expr| as_constant(side.clone(), &data_type);
+    is_read.then(|| (typed(left), typed(right)))
+}
+
+/// The type of values that read constants among values of which the others are constants in quotes.
 pub(crate) fn type_of_constants<'a>(
     values: impl Iterator<Item = &'a Expr>,
     schema: &DFSchema,
 ) -> Option<DataType> {
-    let (mut nested, mut has_constant) = (None, false);
+    let (mut read, mut has_constant) = (None::<DataType>, false);
     for value in values {
         match value {
             Expr::Literal(ScalarValue::Utf8(Some(_)), _) => has_constant = true,
             value => {
-                let data_type = value.get_type(schema).ok()?;
-                nested = nested.or(Some(data_type).filter(is_nested));
+                let own = value.get_type(schema).ok()?;
+                if reads_constants(&own) {
+                    read = Some(match read {
+                        Some(known) if !is_nested(&known) => common_type::common_type(&known, &own)?,
+                        Some(known) => known,
+                        None => own,
+                    });
+                }
             }
         }
     }
-    nested.filter(|_| has_constant)
+    read.filter(|_| has_constant)
 }
 
 /// A constant in quotes as a value of this type; anything else as it is.

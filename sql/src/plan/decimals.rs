@@ -189,10 +189,10 @@ struct DecimalUdf {
 impl ScalarUDFImpl for DecimalUdf {
     fn name(&self) -> &str {
         match self.function {
-            DecimalFunction::Add => "numeric_add",
-            DecimalFunction::Subtract => "numeric_sub",
-            DecimalFunction::Multiply => "numeric_mul",
-            DecimalFunction::Remainder => "numeric_mod",
+            DecimalFunction::Add => "checked_add",
+            DecimalFunction::Subtract => "checked_sub",
+            DecimalFunction::Multiply => "checked_mul",
+            DecimalFunction::Remainder => "checked_mod",
         }
     }
 

@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::plan::common_type::common_type;
+use crate::plan::compared::constant_beside;
 use crate::plan::functions::divided;
 use crate::plan::translate::external;
 use crate::plan::types::{column_type, sql_type_name};
@@ -58,6 +59,11 @@ pub(crate) fn operands(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(
     let types = (left.get_type(schema).ok()?, right.get_type(schema).ok()?);
     let common = operator_type(&types.0, &types.1)?;
     Some((as_float(left.clone(), &common), as_float(right.clone(), &common)))
+}
+
+/// What is compared, where one is a constant in quotes beside a time or the like, or a float meets another number.
+fn compared_or_operands(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    constant_beside(left, right, schema).or_else(|| operands(left, right, schema))
 }
 
 fn is_float(data_type: &DataType) -> bool {
@@ -191,6 +197,11 @@ fn unmatched(construct: &str, one: &DataType, other: &DataType) -> SqlError {
 fn met_in(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(op) || is_comparison(op) => {
+            if is_comparison(op)
+                && let Some((left, right)) = constant_beside(&left, &right, schema)
+            {
+                return Ok(Transformed::yes(binary(left, op, right)));
+            }
             Ok(match operands(&left, &right, schema) {
                 Some((left, right)) => Transformed::yes(binary(left, op, right)),
                 None if op == Operator::Divide && are_numeric(&left, &right, schema) => {
@@ -252,8 +263,8 @@ fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
 
 /// BETWEEN with a float is two comparisons, each in its own type.
 fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
-    let low = operands(&between.expr, &between.low, schema);
-    let high = operands(&between.expr, &between.high, schema);
+    let low = compared_or_operands(&between.expr, &between.low, schema);
+    let high = compared_or_operands(&between.expr, &between.high, schema);
     if low.is_none() && high.is_none() {
         return Transformed::no(Expr::Between(between));
     }
@@ -271,7 +282,7 @@ fn within(between: Between, schema: &DFSchema) -> Transformed<Expr> {
 /// One value is compared as by `=`; several are values of one place, as PostgreSQL has them.
 fn among(mut own: InList, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
     if let [item] = own.list.as_mut_slice() {
-        let Some((value, only)) = operands(&own.expr, item, schema) else {
+        let Some((value, only)) = compared_or_operands(&own.expr, item, schema) else {
             return Ok(Transformed::no(Expr::InList(own)));
         };
         (*own.expr, *item) = (value, only);
@@ -305,7 +316,11 @@ fn called(mut call: ScalarFunction, schema: &DFSchema) -> PlanResult<Transformed
             alike(&name.to_uppercase(), args.iter_mut(), schema)?
         }
         (name @ ("nullif" | "numeric_mul" | "numeric_div"), [left, right]) => {
-            match (operands(left, right, schema), name) {
+            let both = match name {
+                "nullif" => compared_or_operands(left, right, schema),
+                _ => operands(left, right, schema),
+            };
+            match (both, name) {
                 (Some((left, right)), "numeric_mul") => {
                     return Ok(Transformed::yes(binary(left, Operator::Multiply, right)));
                 }

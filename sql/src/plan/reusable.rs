@@ -8,7 +8,7 @@
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::{Cast, Placeholder, TryCast};
+use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 
@@ -109,8 +109,21 @@ fn placeholder(expr: Expr, types: &[DataType]) -> Transformed<Expr> {
 /// known, and does not.
 fn is_pure(expr: &Expr) -> bool {
     match expr {
-        Expr::ScalarFunction(call) => call.func.signature().volatility == Volatility::Immutable,
+        Expr::ScalarFunction(call) => {
+            call.func.signature().volatility == Volatility::Immutable && !is_constant_quotient(call)
+        }
         Expr::AggregateFunction(call) => call.func.signature().volatility == Volatility::Immutable,
         _ => true,
     }
+}
+
+/// Whether it is the quotient of constants of which one is a parameter: how many digits it has depends on the values.
+fn is_constant_quotient(call: &ScalarFunction) -> bool {
+    let any = |is: fn(&Expr) -> bool| {
+        let mut args = call.args.iter();
+        args.any(|arg| arg.exists(|expr| Ok(is(expr))).unwrap_or(true))
+    };
+    call.name() == "numeric_div"
+        && any(|expr| matches!(expr, Expr::Placeholder(_)))
+        && !any(|expr| matches!(expr, Expr::Column(_)))
 }

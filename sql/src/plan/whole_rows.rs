@@ -68,9 +68,6 @@ fn in_select(select: &mut Select, order_by: Option<&mut OrderBy>, scope: &Scope<
     let rows = Rows {
         all: scope.rows(select),
     };
-    if rows.all.iter().all(|row| row.columns.is_none()) {
-        return Ok(());
-    }
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
             && rows.meant(name).is_some()
@@ -182,27 +179,44 @@ impl Rows {
         let FunctionArguments::List(list) = &mut function.args else {
             return Ok(());
         };
-        if !OF_ROWS.contains(&name.as_str()) {
-            return Ok(());
-        }
         let [FunctionArg::Unnamed(arg)] = list.args.as_mut_slice() else {
             return Ok(());
         };
-        let ident = match arg {
-            FunctionArgExpr::Expr(Expr::Identifier(ident)) => ident.clone(),
+        let of_rows = OF_ROWS.contains(&name.as_str());
+        let (ident, row) = match arg {
+            FunctionArgExpr::Expr(Expr::Identifier(ident)) if of_rows => (ident.clone(), self.named(ident)),
             FunctionArgExpr::QualifiedWildcard(name) => match name.0.as_slice() {
                 [part] => match part.as_ident() {
-                    Some(ident) => ident.clone(),
+                    Some(ident) => (ident.clone(), self.starred(ident)?),
                     None => return Ok(()),
                 },
                 _ => return Ok(()),
             },
             _ => return Ok(()),
         };
-        if let Some(row) = self.named(&ident) {
+        if let Some(row) = row {
             *arg = FunctionArgExpr::Expr(value_of(row, &ident)?);
         }
         Ok(())
+    }
+
+    /// The relation of `name.*`, which no column is. `None` for one whose rows are always there, and for one of an outer query.
+    fn starred(&self, name: &Ident) -> Result<Option<&Row>, SqlError> {
+        let wanted = folded(name);
+        let row = self.all.iter().find(|row| row.name == wanted);
+        let Some(row) = row.filter(|row| row.columns.is_some() || row.may_be_missing) else {
+            return Ok(None);
+        };
+        if row.columns.is_some() {
+            return Ok(Some(row));
+        }
+        let error = SqlError::unsupported(format!("the row of \"{wanted}\" on the outer side of a join"))
+            .with_detail("Its columns are not known here.")
+            .with_hint("Name its columns.");
+        Err(match position_of(name.span) {
+            Some(position) => error.at(position),
+            None => error,
+        })
     }
 }
 

@@ -328,14 +328,9 @@ impl PipelineThread {
     /// # Errors
     /// The last checkpoint failed: the queries are FAILED, and nothing is written.
     fn checkpoint(&mut self) -> Result<(), EngineError> {
-        let waiting = std::mem::take(&mut self.waiting);
         self.checkpoint_at = Instant::now() + self.options.checkpoint_interval;
-        if let Err(error) = self.note_failure() {
-            waiting
-                .into_iter()
-                .for_each(|own| drop(own.reply.send(Err(error.clone()))));
-            return Err(error);
-        }
+        self.note_failure()?;
+        let waiting = std::mem::take(&mut self.waiting);
         let started = Instant::now();
         let failed: Vec<ObjectId> = failed_queries(&self.queries)
             .into_iter()
@@ -382,8 +377,8 @@ impl PipelineThread {
     fn serve_commands(&mut self) -> bool {
         loop {
             let command = self.commands.try_recv();
-            // Whoever asks is told of it. A failure is in the queries.
-            let _ = self.note_failure();
+            // Whoever asks is told of it: it is in the queries, and the outcome of a release.
+            let noted = self.note_failure();
             match command {
                 Ok(Command::Attach(query, reply)) => {
                     let outcome = self.attach(*query);
@@ -406,7 +401,9 @@ impl PipelineThread {
                     let _ = reply.send(self.status());
                 }
                 Ok(Command::Release(ending, reply)) => {
-                    let _ = reply.send(self.release(ending));
+                    let mut released = self.release(ending);
+                    released.outcome = noted.and(released.outcome);
+                    let _ = reply.send(released);
                     return false;
                 }
                 Err(TryRecvError::Empty) => return true,
@@ -448,6 +445,10 @@ impl PipelineThread {
         }
         let error = failed.error.clone();
         failed.tell();
+        // What they wait for is among what is lost.
+        for own in self.waiting.drain(..) {
+            let _ = own.reply.send(Err(error.clone()));
+        }
         Err(error)
     }
 }

@@ -1,6 +1,7 @@
 //! [`StartRows`]: the rows that a subscription starts with, read part by part as they are asked for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -15,7 +16,14 @@ const PART_ROWS: usize = 8192;
 /// Rows as of one step, of which never more than a part is read ahead. Clones share them, so that the view can let go of what a
 /// subscriber does not read.
 #[derive(Clone)]
-pub(crate) struct StartRows(Arc<Mutex<Rows>>);
+pub(crate) struct StartRows(Arc<Shared>);
+
+struct Shared {
+    /// Held while a part is read, so who must not wait only tries it.
+    rows: Mutex<Rows>,
+    /// Whether they are to be let go of, by who reads them if somebody does.
+    is_cut: AtomicBool,
+}
 
 enum Rows {
     /// Nothing was read.
@@ -35,7 +43,10 @@ impl StartRows {
             0 => Rows::Done,
             _ => Rows::Unread(reader),
         };
-        Self(Arc::new(Mutex::new(rows)))
+        Self(Arc::new(Shared {
+            rows: Mutex::new(rows),
+            is_cut: AtomicBool::new(false),
+        }))
     }
 
     /// The next part; `None` when there is none. Reads the store, so it blocks.
@@ -43,52 +54,62 @@ impl StartRows {
     /// # Errors
     /// A store that cannot be read. Nothing comes after it.
     pub(crate) fn next_part(&self) -> Result<Option<Delta>, EngineError> {
-        let mut rows = self.0.lock();
-        let mut scan = match std::mem::replace(&mut *rows, Rows::Done) {
-            Rows::Unread(reader) => reader.contents_as_deltas(PART_ROWS),
-            Rows::Reading(scan) => scan,
-            Rows::Done => return Ok(None),
-            Rows::Cut => {
-                *rows = Rows::Cut;
-                return Ok(None);
-            }
+        let part = {
+            let mut rows = self.0.rows.lock();
+            // If this fails, or panics, not all were read.
+            let mut scan = match std::mem::replace(&mut *rows, Rows::Cut) {
+                Rows::Unread(reader) => reader.contents_as_deltas(PART_ROWS),
+                Rows::Reading(scan) => scan,
+                Rows::Done => {
+                    *rows = Rows::Done;
+                    return Ok(None);
+                }
+                Rows::Cut => return Ok(None),
+            };
+            let part = scan.next().transpose()?;
+            // Behind the last row nothing is kept open.
+            *rows = match part.is_some() && scan.next_key().is_some() {
+                true => Rows::Reading(scan),
+                false => Rows::Done,
+            };
+            part
         };
-        let part = scan.next().transpose()?;
-        // Behind the last row nothing is kept open.
-        if part.is_some() && scan.next_key().is_some() {
-            *rows = Rows::Reading(scan);
+        if self.0.is_cut.load(Ordering::SeqCst) {
+            self.cut();
         }
         Ok(part)
     }
 
-    /// Lets go of the rows that were not read.
+    /// Lets go of the rows that were not read. Does not wait for who reads them, who then lets go of them.
     pub(crate) fn cut(&self) {
-        let mut rows = self.0.lock();
-        if !matches!(*rows, Rows::Done) {
+        self.0.is_cut.store(true, Ordering::SeqCst);
+        if let Some(mut rows) = self.0.rows.try_lock()
+            && !matches!(*rows, Rows::Done)
+        {
             *rows = Rows::Cut;
         }
     }
 
     /// Passes over the rows that were not read.
     pub(crate) fn skip(&self) {
-        *self.0.lock() = Rows::Done;
+        *self.0.rows.lock() = Rows::Done;
     }
 
     /// Whether all rows were read.
     pub(crate) fn is_done(&self) -> bool {
-        matches!(*self.0.lock(), Rows::Done)
+        matches!(*self.0.rows.lock(), Rows::Done)
     }
 
     /// Whether rows were let go of that were not read.
     #[cfg(test)]
     pub(crate) fn is_cut(&self) -> bool {
-        matches!(*self.0.lock(), Rows::Cut)
+        matches!(*self.0.rows.lock(), Rows::Cut)
     }
 
     /// Bytes of changed rows that it keeps in memory until all are read.
     pub(crate) fn bytes(&self) -> usize {
         // Who reads just now is asked again later.
-        match self.0.try_lock().as_deref() {
+        match self.0.rows.try_lock().as_deref() {
             Some(Rows::Unread(reader)) => reader.bytes(),
             Some(Rows::Reading(scan)) => scan.bytes(),
             Some(Rows::Done | Rows::Cut) | None => 0,

@@ -291,6 +291,7 @@ async fn plans_for_numbers_are_kept_by_their_digits() {
         "SELECT k FROM n WHERE price >= $1 OR price = -$1 ORDER BY k",
         "SELECT sum(price * $1), avg(price + $1), max(greatest(price, $1)) FROM n",
         "SELECT $1, coalesce($1, 0.1), $1::text, round($1, 1), $1 IN (7, 2.5) FROM n WHERE k = 1",
+        "SELECT k, $1 / 3, 10.0 / nullif($1, 0), -$1 / 7 FROM n WHERE k = 1 AND price > $1 / 3 - 100",
     ] {
         same_as_planned(&client, sql, "NUMERIC", &numbers).await;
     }

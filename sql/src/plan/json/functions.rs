@@ -11,6 +11,8 @@ use datafusion::logical_expr::{
 use super::compute;
 use super::sets::LIST_SUFFIX;
 use crate::jsonb;
+use crate::plan::common_type::common_type;
+use crate::plan::compared::reads_constants;
 use crate::plan::functions::arrays::is_nested;
 use crate::plan::types::list_of;
 
@@ -371,6 +373,20 @@ impl ScalarUDFImpl for Coalesce {
         }
         if let Some(nested) = types.iter().find(|data_type| is_nested(data_type)) {
             return Ok(nested.clone());
+        }
+        // Texts beside such values are constants in quotes, or refused when it is known what they are.
+        if types.contains(&DataType::Utf8)
+            && let Some(read) =
+                types
+                    .iter()
+                    .filter(|own| reads_constants(own))
+                    .cloned()
+                    .reduce(|known, own| {
+                        let common = common_type(&known, &own);
+                        common.unwrap_or(known)
+                    })
+        {
+            return Ok(read);
         }
         let inner = Self::inner();
         // What is not NULL has one type after coercion, and DataFusion tells it of fields only.

@@ -702,7 +702,7 @@ fn watermark(all: &[RecordBatch]) -> Option<i64> {
 /// Shapes that stand in one database.
 const TOGETHER: usize = 24;
 /// Databases at once, so that waiting costs no time.
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 8;
 
 /// `HIGHWATER_ORACLE_ONLY` leaves only the shapes whose query contains it, `HIGHWATER_ORACLE_FIRST` starts at that seed.
 async fn run_all(seeds: u64) {

@@ -8,7 +8,7 @@ use highwater::text::ColumnText;
 use highwater::{Database, Rows};
 
 /// Nothing in a test takes this long unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The cells of rows as text, NULL as `NULL`.
 pub(crate) fn cells(batches: &[RecordBatch]) -> Vec<Vec<String>> {

@@ -51,6 +51,10 @@ fn select_list(message: &str) -> Option<SqlError> {
                 .with_hint("Give one of them another name with AS."),
         );
     }
+    if let Some(name) = message.strip_prefix("Invalid qualifier ") {
+        let error = format!("missing FROM-clause entry for table \"{name}\"");
+        return Some(SqlError::new(SqlState::UndefinedTable, error));
+    }
     if message.contains("queries have different number of columns") {
         let operator = message.split(' ').next().unwrap_or("UNION");
         let error = format!("each {operator} query must have the same number of columns");

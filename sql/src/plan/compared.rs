@@ -137,6 +137,7 @@ pub(crate) fn type_of_constants<'a>(
             value => {
                 let own = value.get_type(schema).ok()?;
                 if reads_constants(&own) {
+                    let own = if is_nested(&own) { own } else { column_type(&own) };
                     read = Some(match read {
                         Some(known) if !is_nested(&known) => common_type::common_type(&known, &own)?,
                         Some(known) => known,

@@ -14,7 +14,7 @@ use crate::jsonb;
 use crate::plan::common_type::common_type;
 use crate::plan::compared::reads_constants;
 use crate::plan::functions::arrays::is_nested;
-use crate::plan::types::list_of;
+use crate::plan::types::{column_type, list_of};
 
 /// A function on documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -376,15 +376,14 @@ impl ScalarUDFImpl for Coalesce {
         }
         // Texts beside such values are constants in quotes, or refused when it is known what they are.
         if types.contains(&DataType::Utf8)
-            && let Some(read) =
-                types
-                    .iter()
-                    .filter(|own| reads_constants(own))
-                    .cloned()
-                    .reduce(|known, own| {
-                        let common = common_type(&known, &own);
-                        common.unwrap_or(known)
-                    })
+            && let Some(read) = types
+                .iter()
+                .filter(|own| reads_constants(own))
+                .map(column_type)
+                .reduce(|known, own| {
+                    let common = common_type(&known, &own);
+                    common.unwrap_or(known)
+                })
         {
             return Ok(read);
         }

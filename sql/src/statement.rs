@@ -103,6 +103,8 @@ pub enum Statement {
         /// The session becomes as new.
         all: bool,
     },
+    /// `UNLISTEN * | channel`, with which pools give a connection back: nobody listens, for there are no notifications.
+    Unlisten,
     /// `COPY`
     Copy(Copy),
     /// `DECLARE … CURSOR`

@@ -171,7 +171,7 @@ struct CommandLine {
     dir: Option<PathBuf>,
     /// Talk to a server, as in postgres://USER@HOST:PORT, instead of opening a directory
     #[arg(long, value_name = "URL", conflicts_with_all = ["dir", "read_only"])]
-    url: Option<Address>,
+    url: Option<String>,
     /// Run statements (or one backslash command) and exit; repeatable, stops at the first error
     #[arg(short, long, value_name = "SQL")]
     command: Vec<String>,
@@ -230,6 +230,14 @@ where
         let message = "--memory-limit is for a database of this process, and --url names a server";
         return Err(CommandLine::command().error(ErrorKind::ArgumentConflict, message));
     }
+    // Not by the parser of the library, which would repeat the text, and with it a password.
+    let url = line.url.as_deref().map(str::parse).transpose();
+    let url = url.map_err(|error: String| {
+        CommandLine::command().error(
+            ErrorKind::ValueValidation,
+            format!("invalid value for '--url <URL>': {error}"),
+        )
+    })?;
     let places = |name: &str| matches.indices_of(name).into_iter().flatten().collect::<Vec<_>>();
     let commands = places("command")
         .into_iter()
@@ -241,7 +249,7 @@ where
     jobs.sort_by_key(|(place, _)| *place);
     Ok(Action::Shell(ShellOptions {
         dir: line.dir,
-        url: line.url,
+        url,
         jobs: jobs.into_iter().map(|(_, job)| job).collect(),
         format: line.format,
         quiet: line.quiet,

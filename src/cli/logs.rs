@@ -1,5 +1,8 @@
 //! Logs go to standard error: of `run` and `serve` always, of everything else when `HIGHWATER_LOG` says which.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
@@ -81,6 +84,23 @@ pub(super) fn start(options: Option<&LogOptions>) {
     };
     // Only a second start fails, and then the first one goes on.
     drop(started);
+    if options.is_some_and(|options| matches!(options.log_format, LogFormat::Json)) {
+        std::panic::set_hook(Box::new(log_panic));
+    }
+}
+
+/// A panic as a line of the log: who reads objects line by line is not to meet another text between them.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let backtrace = Backtrace::capture();
+    let captured = backtrace.status() == BacktraceStatus::Captured;
+    tracing::error!(
+        place,
+        thread = std::thread::current().name(),
+        backtrace = captured.then(|| backtrace.to_string()),
+        "panicked: {}",
+        panic.payload_as_str().unwrap_or("it says nothing"),
+    );
 }
 
 fn checked(text: &str) -> Result<String, String> {

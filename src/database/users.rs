@@ -128,6 +128,12 @@ fn alter(users: &mut Users, batch: &mut WriteBatch, sequence: u64, user: &UserPa
     put(users, batch, (id, sequence), user)
 }
 
+/// Whether a password is what PostgreSQL stores of one with `password_encryption = md5`.
+fn is_md5(password: &str) -> bool {
+    let digits = password.strip_prefix("md5").unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 fn put(
     users: &mut Users,
     batch: &mut WriteBatch,
@@ -136,6 +142,11 @@ fn put(
 ) -> Result<()> {
     if user.password.is_empty() {
         return Err(Error::new("22023", "a password must not be empty").at(Some(user.position)));
+    }
+    if is_md5(&user.password) {
+        return Err(Error::new("0A000", "passwords hashed by MD5 are not supported")
+            .with_hint("Give the password itself, or its SCRAM-SHA-256 verifier.")
+            .at(Some(user.position)));
     }
     let verifier = match ScramVerifier::parse(&user.password) {
         Some(verifier) => verifier,

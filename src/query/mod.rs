@@ -11,9 +11,11 @@ mod access;
 mod analyze;
 mod failure;
 mod guard;
+mod memory;
 mod order;
 mod pool;
 mod reuse;
+mod series;
 mod source;
 mod stop;
 mod subplan;
@@ -58,6 +60,7 @@ pub(crate) use self::access::{Access, Conditions};
 pub(crate) use self::analyze::analyzed;
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
+use self::memory::QueryMemory;
 use self::pool::Lease;
 pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
@@ -77,7 +80,7 @@ const BATCH_ROWS: usize = 8192;
 
 /// What all queries share: the memory pool above all.
 static RUNTIME_ENV: LazyLock<std::result::Result<Arc<RuntimeEnv>, String>> = LazyLock::new(|| {
-    let builder = RuntimeEnvBuilder::new().with_memory_limit(MEMORY_BYTES, 1.0);
+    let builder = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(QueryMemory::of(MEMORY_BYTES)));
     builder.build_arc().map_err(|error| error.to_string())
 });
 
@@ -238,8 +241,8 @@ async fn physical(
     let state = state(partitions)?;
     let plan = match work {
         Work::Plan(plan) => {
-            let plan = subplan::running(plan).map_err(translate)?;
-            state.optimize(&plan)
+            let plan = series::streamed(plan, partitions).and_then(subplan::running);
+            state.optimize(&plan.map_err(translate)?)
         }
         Work::Optimized(plan) => with_values(plan, &state),
     };
@@ -388,9 +391,7 @@ fn crashed(panic: Option<Box<dyn Any + Send>>) -> Error {
         .unwrap_or("It says nothing.");
     // Arrow's kernels panic where a column of texts would be longer than its offsets reach.
     if text == "offset overflow" {
-        return Error::new("54000", "the texts of a column are too large")
-            .with_detail("Those of one batch have more than 2 GiB.")
-            .with_hint("Read fewer rows at once, or shorter texts.");
+        return highwater_sql::plan::texts_too_large().into();
     }
     Error::new("XX000", "the query crashed")
         .with_detail(format!("The panic says: {text}"))

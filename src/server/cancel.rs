@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::wire::{Stop, Wire};
-use crate::{Error, Result, scram};
+use crate::{Error, Result, recall, scram};
 
 /// Where a connection waits for its statement to be cancelled; empty while none runs.
 type Bell = Arc<Mutex<Option<oneshot::Sender<()>>>>;
@@ -120,7 +120,7 @@ impl Running {
         Stop::Error(Error::new("57014", format!("canceling statement due to {why}")))
     }
 
-    /// Waits for a part of the statement, as long as the client is there and nothing ends the statement.
+    /// Waits for a part of the statement, as long as the client is there and nothing ends the statement before it has taken effect.
     pub(super) async fn wait<T>(
         &mut self,
         wire: &mut Wire,
@@ -128,8 +128,7 @@ impl Running {
     ) -> Result<T, Stop> {
         tokio::select! {
             biased;
-            done = part => Ok(done?),
-            stop = self.ended() => Err(stop),
+            done = recall::until(part, self.ended()) => Ok(done??),
             () = wire.gone() => Err(Stop::Gone),
         }
     }

@@ -31,7 +31,10 @@ impl Connection {
         self.wire.send(PgWireBackendMessage::CopyOutResponse(response));
         let mut start = BytesMut::new();
         writer.start(rows.schema(), &mut start);
-        data(&mut self.wire.out, &start);
+        // As in PostgreSQL: a line of names is a message, and what binary rows begin with is in the message of the first one.
+        if format == 0 {
+            data(&mut self.wire.out, &start.split());
+        }
         let mut count = 0;
         loop {
             if rows.is_live() {
@@ -43,14 +46,18 @@ impl Connection {
             };
             let columns = writer.rows(&batch)?;
             for row in 0..batch.num_rows() {
-                line(&mut self.wire.out, |out| writer.row(&columns, row, out))?;
+                line(&mut self.wire.out, |out| {
+                    out.extend_from_slice(&start.split());
+                    writer.row(&columns, row, out)
+                })?;
                 if self.wire.out.len() >= OUT_BYTES {
                     running.with_client(self.wire.flush()).await?;
                 }
             }
             count += batch.num_rows() as u64;
         }
-        data(&mut self.wire.out, writer.end());
+        start.extend_from_slice(writer.end());
+        data(&mut self.wire.out, &start);
         self.wire.send(PgWireBackendMessage::CopyDone(CopyDone::new()));
         self.done(portal.tag(count));
         Ok(())

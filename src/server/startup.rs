@@ -74,7 +74,12 @@ pub(super) async fn greet(shared: &Shared, wire: &mut Wire, peer: SocketAddr) ->
                     ));
                 }
                 negotiate(wire, version & 0xffff, &startup.parameters);
-                auth::authenticate(shared, wire, &startup.user, peer).await?;
+                let let_in = auth::authenticate(shared, wire, &startup.user, peer).await;
+                if let Err(Stop::Fatal(error)) = &let_in {
+                    let (user, sqlstate) = (&startup.user, error.sqlstate());
+                    tracing::warn!(user, %peer, sqlstate, "login refused: {error}");
+                }
+                let_in?;
                 return Ok(Greeting::Session(Box::new(startup)));
             }
             version => {

@@ -31,6 +31,7 @@ use crate::engine::table::{self, ConflictRule, Resolved};
 use crate::error::{Error, Result};
 use crate::outcome::{Outcome, Rows};
 use crate::query::{self, Work};
+use crate::recall::Recall;
 use crate::system;
 use crate::text::ColumnText;
 
@@ -107,9 +108,13 @@ async fn run(
     change.table(target, verb)?;
     // Half of a change is none: the lock is held until it is visible, whoever waits. Until its rows are read it ends with
     // whoever waits for it.
-    let (waits, mut left) = tokio::sync::oneshot::channel::<()>();
+    let (waits, left) = tokio::sync::oneshot::channel::<()>();
+    let mut wanted = Wanted {
+        left,
+        recall: Recall::current(),
+    };
     let (outcome, durable) = database
-        .to_its_end(move |database| async move { change.run(&database, &mut left).await })
+        .to_its_end(move |database| async move { change.run(&database, &mut wanted).await })
         .await?;
     drop(waits);
     if let Some(durable) = durable {
@@ -157,8 +162,16 @@ fn parts(statement: &Statement) -> Result<(&'static str, &Target, Option<&[Selec
     }
 }
 
-/// Ends when nobody waits for the statement any longer.
-type Left = tokio::sync::oneshot::Receiver<()>;
+/// Whether somebody wants the statement.
+struct Wanted {
+    /// Ends when nobody waits for it any longer.
+    left: tokio::sync::oneshot::Receiver<()>,
+    recall: Recall,
+}
+
+fn cancelled() -> Error {
+    Error::new("57014", "canceling statement due to user request")
+}
 
 fn ended() -> Error {
     Error::new(
@@ -221,18 +234,18 @@ impl Change {
 
     /// Makes the change visible; what it gives is to be shown when it is durable too. Where a connector or a sink changes the
     /// table meanwhile, the rows are read again.
-    async fn run(&self, database: &Database, left: &mut Left) -> Result<(Outcome, Option<Durable>)> {
+    async fn run(&self, database: &Database, wanted: &mut Wanted) -> Result<(Outcome, Option<Durable>)> {
         let mut attempts = ATTEMPTS_MAX;
         loop {
             attempts -= 1;
-            match self.attempt(database, left).await {
+            match self.attempt(database, wanted).await {
                 Err(error) if attempts > 0 && error.sqlstate() == READ_AGAIN => {}
                 outcome => return outcome,
             }
         }
     }
 
-    async fn attempt(&self, database: &Database, left: &mut Left) -> Result<(Outcome, Option<Durable>)> {
+    async fn attempt(&self, database: &Database, wanted: &mut Wanted) -> Result<(Outcome, Option<Durable>)> {
         let (verb, target, returning) = parts(&self.statement)?;
         let (object, table) = self.table(target, verb)?;
         let id = ObjectId(object.id.0);
@@ -252,7 +265,7 @@ impl Change {
         };
         let (_writer, written, batches) = tokio::select! {
             locked = locked => locked?,
-            _ = left => return Err(Error::new("57014", "canceling statement due to user request")),
+            _ = &mut wanted.left => return Err(cancelled()),
         };
         let resolved = self.resolve(database, &view, batches).await?;
         let tag = match verb {
@@ -268,6 +281,9 @@ impl Change {
         };
         if resolved.deltas.is_empty() || resolved.count == 0 {
             return Ok((outcome, None));
+        }
+        if !wanted.recall.pass() {
+            return Err(cancelled());
         }
         let (visible, is_visible) = tokio::sync::oneshot::channel();
         let (durable, is_durable) = tokio::sync::oneshot::channel();

@@ -37,6 +37,7 @@ use crate::database::{Database, environment};
 use crate::error::{Error, Result};
 use crate::masking;
 use crate::outcome::{Outcome, Rows};
+use crate::recall;
 use crate::subscription::ChangeRows;
 
 /// Statements run one after another, with settings, cursors and prepared statements of their own.
@@ -161,13 +162,15 @@ impl Session {
         };
         match self.statement_timeout() {
             None => whole.await,
-            Some(limit) => tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| {
-                self.fail_transaction();
-                Err(Error::new(
-                    "57014",
-                    "canceling statement due to statement timeout",
-                ))
-            }),
+            Some(limit) => recall::until(whole, tokio::time::sleep(limit))
+                .await
+                .unwrap_or_else(|()| {
+                    self.fail_transaction();
+                    Err(Error::new(
+                        "57014",
+                        "canceling statement due to statement timeout",
+                    ))
+                }),
         }
     }
 
@@ -208,8 +211,8 @@ impl Session {
         let begun = Instant::now();
         let started = async {
             self.admit(&parsed.statement)?;
-            // Only a text that has a dollar in it names a parameter.
-            if parsed.text.contains('$') {
+            // Only a text that has a dollar in it names a parameter, and those of a prepared statement have their values.
+            if bound.is_none() && parsed.text.contains('$') {
                 plan::refuse_parameters(&parsed.statement)?;
             }
             self.dispatch(parsed, bound).await
@@ -364,6 +367,7 @@ impl Session {
                 }))
             }
             Statement::Discard { all } => self.discard(*all).await,
+            Statement::Unlisten => Ok(Outcome::done("UNLISTEN")),
             Statement::Declare(declare) => self.declare(declare).await,
             Statement::Close(name) => {
                 self.cursors.close(name.as_deref()).await?;

@@ -55,7 +55,7 @@ const fn setting(name: &'static str, default: &'static str, takes: Takes) -> Set
 
 /// Settings that `SET` takes or drivers ask for, with their defaults, by name. `implicit_flush` is taken as RisingWave's scripts have
 /// it: a statement that changes a table always comes back when the views of its pipeline show the change.
-static SETTINGS: [Setting; 26] = [
+static SETTINGS: [Setting; 27] = [
     setting("application_name", "", Takes::Any),
     setting("bytea_output", "hex", Takes::OneOf(&[("hex", "hex")])),
     setting(
@@ -111,6 +111,11 @@ static SETTINGS: [Setting; 26] = [
         Takes::OneOf(&[("off", "off"), ("false", "off"), ("0", "off")]),
     ),
     setting("max_identifier_length", "63", Takes::Nothing),
+    setting(
+        "password_encryption",
+        "scram-sha-256",
+        Takes::OneOf(&[("scram-sha-256", "scram-sha-256")]),
+    ),
     setting("search_path", "public", Takes::Any),
     setting("server_encoding", "UTF8", Takes::Nothing),
     setting(

@@ -42,10 +42,10 @@ use crate::suggest::closest;
 
 pub use self::copy::{milliseconds, query_of};
 pub(crate) use self::cursor::is_reserved;
-pub(crate) use self::script::tokenize;
+pub(crate) use self::script::{SETS_MAX, tokenize, too_many_chained};
 
 /// Words that begin a statement.
-const STARTS: [&str; 33] = [
+const STARTS: [&str; 34] = [
     "select",
     "with",
     "values",
@@ -75,6 +75,7 @@ const STARTS: [&str; 33] = [
     "execute",
     "deallocate",
     "discard",
+    "unlisten",
     "copy",
     "declare",
     "fetch",
@@ -82,7 +83,7 @@ const STARTS: [&str; 33] = [
 ];
 
 /// Words that begin a statement of PostgreSQL or RisingWave that is not there.
-const REFUSED: [&str; 29] = [
+const REFUSED: [&str; 28] = [
     "savepoint",
     "release",
     "merge",
@@ -98,7 +99,6 @@ const REFUSED: [&str; 29] = [
     "lock",
     "listen",
     "notify",
-    "unlisten",
     "do",
     "call",
     "refresh",
@@ -284,6 +284,7 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         "execute" => transaction::execute(cursor),
         "deallocate" => transaction::deallocate(cursor),
         "discard" => transaction::discard(cursor),
+        "unlisten" => transaction::unlisten(cursor),
         "copy" => copy::copy(cursor),
         "declare" => copy::declare(cursor),
         "fetch" => copy::fetch(cursor),

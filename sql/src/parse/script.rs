@@ -20,6 +20,8 @@ const NESTING_MAX: usize = 64;
 /// Most operators in one expression without a comma or clause between them: each is a level of the expression's tree,
 /// which planning goes down on the caller's stack.
 const CHAIN_MAX: usize = 250;
+/// Most queries chained by UNION, INTERSECT and EXCEPT after the first one: each is a level of the query's tree.
+pub(crate) const SETS_MAX: usize = 64;
 
 /// The tokens of one statement, without white space, comments and the semicolon.
 #[derive(Debug)]
@@ -238,8 +240,12 @@ fn check_bounds(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             .last_mut()
             .expect("the statement's own chain is never popped");
         chain.take(&token.token, before);
-        if levels > NESTING_MAX || chain.operators > CHAIN_MAX || chain.sets > CHAIN_MAX {
-            return Err(too_complex(offset_of(token.span.start).unwrap_or(0)));
+        let position = || offset_of(token.span.start).unwrap_or(0);
+        if levels > NESTING_MAX || chain.operators > CHAIN_MAX {
+            return Err(too_complex(position()));
+        }
+        if chain.sets > SETS_MAX {
+            return Err(too_many_chained().at(position()));
         }
     }
     Ok(())
@@ -252,6 +258,14 @@ pub(crate) fn too_complex(position: usize) -> SqlError {
             "At most {NESTING_MAX} levels and {CHAIN_MAX} operators in a row are read: split it with WITH or into views."
         ))
         .at(position)
+}
+
+/// The error for a chain of too many UNIONs.
+pub(crate) fn too_many_chained() -> SqlError {
+    SqlError::new(SqlState::StatementTooComplex, "too many queries are chained").with_hint(format!(
+        "At most {} are read: make views of parts of the chain.",
+        SETS_MAX + 1
+    ))
 }
 
 /// What stands in a row at one level of nesting.

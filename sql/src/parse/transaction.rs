@@ -195,3 +195,16 @@ pub(crate) fn discard(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect_end()?;
     Ok(Statement::Discard { all })
 }
+
+/// Takes `UNLISTEN * | channel`.
+///
+/// # Errors
+/// A malformed statement.
+pub(crate) fn unlisten(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["unlisten"])?;
+    if !cursor.eat_token(&Token::Mul) {
+        cursor.name("* or the name of a channel")?;
+    }
+    cursor.expect_end()?;
+    Ok(Statement::Unlisten)
+}

@@ -8,6 +8,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SetExpr, Spanned, Visit, With};
 use datafusion::sql::sqlparser::tokenizer::Span;
 
+use crate::parse::{SETS_MAX, too_many_chained};
 use crate::plan::place::position_of;
 use crate::plan::translate::external;
 use crate::plan::walk::{Flow, Part, relations, walk};
@@ -18,9 +19,6 @@ use crate::{SqlError, SqlState};
 const EXPRESSIONS_MAX: usize = 128;
 /// Levels of queries; a level needs up to 200 KiB of stack in a build that is not optimised.
 const QUERIES_MAX: usize = 8;
-/// Queries in a chain of UNIONs, which become as many levels.
-const UNIONS_MAX: usize = 64;
-
 /// Queries in one WITH, each of which may stand on the one before it.
 const CTES_MAX: usize = 64;
 /// Relations that a query reads when the queries of its WITH are written in: one that is named twice stands there twice.
@@ -112,12 +110,8 @@ impl Depth {
             unions += 1;
             body = left;
         }
-        if unions > UNIONS_MAX {
-            return too_deep(
-                "too many queries are chained",
-                "Make views of parts of the chain.",
-                Span::empty(),
-            );
+        if unions > SETS_MAX {
+            return ControlFlow::Break(Box::new(too_many_chained()));
         }
         ControlFlow::Continue(())
     }

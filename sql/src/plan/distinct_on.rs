@@ -3,6 +3,8 @@
 //! ```text
 //! DistinctOn (a) c ORDER BY a, b ─▶ Project c ─▶ Filter rank = 1 ─▶ row_number() OVER (PARTITION BY a ORDER BY a, b) AS rank
 //! ```
+//!
+//! Below a LIMIT the rows that are left are sorted too: it takes those that come first in ORDER BY.
 
 use std::sync::Arc;
 
@@ -21,21 +23,30 @@ const RANK: &str = "__distinct_on";
 
 /// The plan without `DISTINCT ON`.
 pub(crate) fn as_rank(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| match node {
-        LogicalPlan::Distinct(Distinct::On(distinct)) => first_rows(distinct).map(Transformed::yes),
+    plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::Distinct(Distinct::On(distinct)) => first_rows(distinct, false).map(Transformed::yes),
+        LogicalPlan::Limit(mut limit) => match limit.input.as_ref() {
+            LogicalPlan::Distinct(Distinct::On(distinct)) => {
+                limit.input = Arc::new(first_rows(distinct.clone(), true)?);
+                Ok(Transformed::yes(LogicalPlan::Limit(limit)))
+            }
+            _ => Ok(Transformed::no(LogicalPlan::Limit(limit))),
+        },
         other => Ok(Transformed::no(other)),
     })
     .map(|plan| plan.data)
 }
 
-fn first_rows(distinct: DistinctOn) -> PlanResult<LogicalPlan> {
+/// The first row of each partition; sorted, if the order of the rows decides something.
+fn first_rows(distinct: DistinctOn, is_sorted: bool) -> PlanResult<LogicalPlan> {
     let Some(row_number) = Functions::all().window.get("row_number") else {
         return internal_err!("there is no row_number()");
     };
     let function = WindowFunctionDefinition::WindowUDF(Arc::clone(row_number));
+    let order = distinct.sort_expr.unwrap_or_default();
     let rank = Expr::from(WindowFunction::new(function, Vec::new()))
         .partition_by(distinct.on_expr)
-        .order_by(distinct.sort_expr.unwrap_or_default())
+        .order_by(order.clone())
         .build()?
         .alias(RANK);
     let columns = distinct.schema.iter().zip(distinct.select_expr);
@@ -46,9 +57,12 @@ fn first_rows(distinct: DistinctOn) -> PlanResult<LogicalPlan> {
             other => other.alias_qualified(qualifier.cloned(), field.name()),
         }
     });
-    LogicalPlanBuilder::from(distinct.input)
+    let first = LogicalPlanBuilder::from(distinct.input)
         .window([rank])?
-        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_u64)))?
-        .project(columns.collect::<Vec<_>>())?
-        .build()
+        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_u64)))?;
+    let first = match is_sorted && !order.is_empty() {
+        true => first.sort(order)?,
+        false => first,
+    };
+    first.project(columns.collect::<Vec<_>>())?.build()
 }

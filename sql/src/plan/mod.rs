@@ -62,6 +62,7 @@ mod refuse;
 mod reusable;
 pub mod rewrite;
 mod row_values;
+mod series;
 mod session;
 mod settings;
 mod similar;
@@ -106,6 +107,7 @@ pub use self::parameters::{
     refuse_parameters, with_markers, with_typed_markers, with_values,
 };
 pub use self::reusable::{is_alike, reusable};
+pub use self::series::IntegerSeries;
 pub use self::settings::{SettingCall, may_ask_settings, setting_calls, with_settings};
 pub use self::sink::plan_sink_checks;
 pub use self::source::{check_source, schema_of_source};
@@ -113,6 +115,7 @@ pub use self::sql_function::{PlannedFunction, plan_function, with_function_names
 pub use self::translate::translate;
 pub use self::types::{arrow_type, sql_type_name, written_type};
 pub use self::user::{may_ask_user, with_user};
+pub use self::values::texts_too_large;
 pub use self::walk::{functions_called_by, relations_of, relations_read_by};
 pub use self::window::{WINDOWS_PER_ROW_MAX, WindowNode};
 pub use self::window_columns::{WINDOW_END, WINDOW_START};

@@ -479,6 +479,13 @@ fn cast_to(value: Expr, data_type: &DataType) -> Result<Expr, SqlError> {
 }
 
 fn ast_type(data_type: &DataType) -> Result<ast::DataType, SqlError> {
+    // Those of keys, without the parser.
+    match data_type {
+        DataType::Int16 => return Ok(ast::DataType::SmallInt(None)),
+        DataType::Int32 => return Ok(ast::DataType::Integer(None)),
+        DataType::Int64 => return Ok(ast::DataType::BigInt(None)),
+        _ => {}
+    }
     parse_data_type(&written_type(data_type))
 }
 

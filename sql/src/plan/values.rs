@@ -62,8 +62,19 @@ pub(crate) fn arrow_error(error: &ArrowError) -> SqlError {
         ArrowError::InvalidArgumentError(text) | ArrowError::ComputeError(text) => {
             told(text, SqlState::InvalidParameterValue)
         }
+        ArrowError::OffsetOverflowError(_) => texts_too_large(),
         other => SqlError::new(SqlState::InternalError, in_words(&other.to_string())),
     }
+}
+
+/// The error for a column of texts, bytes or lists that is longer than its offsets reach.
+pub fn texts_too_large() -> SqlError {
+    SqlError::new(
+        SqlState::ProgramLimitExceeded,
+        "the texts of a column are too large",
+    )
+    .with_detail("Those of one batch have more than 2 GiB.")
+    .with_hint("Read fewer rows at once, or shorter texts.")
 }
 
 fn told(text: &str, otherwise: SqlState) -> SqlError {

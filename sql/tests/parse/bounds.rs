@@ -34,6 +34,23 @@ fn deep_nesting_is_an_error_and_no_overflow() {
 }
 
 #[test]
+fn chains_of_queries_are_as_long_as_planning_allows() {
+    let chain = |n: usize| vec!["SELECT id FROM t"; n].join(" UNION ALL ");
+    for what in [
+        "CREATE MATERIALIZED VIEW v AS",
+        "CREATE VIEW v AS",
+        "INSERT INTO t",
+        "",
+    ] {
+        let sql = format!("{what} {}", chain(65));
+        assert_eq!(parse(&sql).map(|parsed| parsed.len()), Ok(1), "{what}");
+        let error = parse(&format!("{what} {}", chain(66))).expect_err(what);
+        assert_eq!(error.state, SqlState::StatementTooComplex);
+        assert_eq!(error.message, "too many queries are chained");
+    }
+}
+
+#[test]
 fn nested_readings_do_not_multiply() {
     let n = 60;
     for opening in [

@@ -149,6 +149,7 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ("EXECUTE", "EXECUTE name [(expression, …)];"),
     ("DEALLOCATE", "DEALLOCATE name | ALL;"),
     ("DISCARD", "DISCARD ALL | PLANS | SEQUENCES | TEMP;"),
+    ("UNLISTEN", "UNLISTEN * | channel;"),
     (
         "DECLARE",
         "DECLARE name CURSOR [WITH HOLD] FOR query | SUBSCRIBE …;",

@@ -47,9 +47,14 @@ pub(super) fn end_unfollowed(queries: &mut [Query]) {
 
 /// What a statement is told that changes a table which has failed.
 pub(super) fn failed_table(name: &str, error: &EngineError) -> EngineError {
+    let first = match error.sqlstate {
+        // What the store could not write it takes again only when it is opened anew.
+        "58030" | "53100" => "Free space or mend the disk, start the process again, and then run",
+        _ => "Run",
+    };
     EngineError::new("55000", format!("table \"{name}\" has failed"))
         .with_detail(format!("Its error is: {}.", error.message))
         .with_hint(format!(
-            "Run ALTER TABLE {name} RESUME, then the statement again."
+            "{first} ALTER TABLE {name} RESUME, then the statement again."
         ))
 }

@@ -30,6 +30,13 @@ pub(super) fn reasons(snapshot: &Snapshot, subject: &Subject<'_>, reasons: &mut 
     for lane in &subject.lanes {
         sources.entry(&lane.source).or_default().push(lane);
     }
+    for source in subject.sources().filter(|source| !sources.contains_key(source)) {
+        let sentence = format!(
+            "{} has not begun to read \"{source}\": its partitions are being looked up.",
+            subject.title()
+        );
+        reasons.push(subject.reason(Rank::Nothing, sentence));
+    }
     for (name, lanes) in sources {
         let kind = snapshot.catalog.get(name).map(|object| object.body.kind());
         let mut counts = LaneCounts::default();

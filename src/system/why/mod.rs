@@ -69,6 +69,14 @@ impl Subject<'_> {
         format!("{} \"{}\"", self.kind.noun(), self.status.name)
     }
 
+    /// The sources that it reads itself.
+    fn sources(&self) -> impl Iterator<Item = &str> {
+        self.plan.nodes.iter().filter_map(|node| match &node.op {
+            StreamOp::SourceScan(scan) => Some(scan.source.as_str()),
+            _ => None,
+        })
+    }
+
     fn reason(&self, rank: Rank, sentence: String) -> Reason {
         Reason {
             rank,

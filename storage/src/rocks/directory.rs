@@ -183,9 +183,15 @@ fn write_pid(file: &mut File) -> io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// Makes `dir` and makes its entry in the parent durable.
+/// Makes `dir` and makes its entry in the parent durable. What is stored is for its owner alone: a new directory lets nobody else in.
 pub(super) fn create(dir: &Path) -> Result<(), StorageError> {
-    fs::create_dir_all(dir).map_err(|error| StorageError::file("create", dir, error))?;
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder
+        .create(dir)
+        .map_err(|error| StorageError::file("create", dir, error))?;
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_path_buf);
     // Not every file system lets a directory be opened and synced; RocksDB syncs what is in ours.

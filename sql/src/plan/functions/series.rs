@@ -154,6 +154,12 @@ fn no_step() -> SqlError {
     SqlError::new(SqlState::InvalidParameterValue, "step size cannot equal zero")
 }
 
+fn too_long() -> SqlError {
+    SqlError::new(SqlState::ProgramLimitExceeded, "a series is too long")
+        .with_detail(format!("Series may have {ELEMENTS_MAX} elements together."))
+        .with_hint("Make the step larger, or read the numbers from a table.")
+}
+
 /// Collects the elements of all rows.
 struct Lists<T: ArrowPrimitiveType> {
     elements: Vec<T::Native>,
@@ -174,13 +180,20 @@ impl<T: ArrowPrimitiveType> Lists<T> {
 
     fn add(&mut self, element: T::Native) -> Result<(), SqlError> {
         if self.elements.len() == ELEMENTS_MAX {
-            return Err(
-                SqlError::new(SqlState::ProgramLimitExceeded, "a series is too long")
-                    .with_detail(format!("Series may have {ELEMENTS_MAX} elements together."))
-                    .with_hint("Make the step larger, or read the numbers from a table."),
-            );
+            return Err(too_long());
         }
         self.elements.push(element);
+        Ok(())
+    }
+
+    /// Refuses what will be too long before any of it is made.
+    fn expect(&mut self, (first, last, step): (i128, i128, i128)) -> Result<(), SqlError> {
+        let steps = (last - first).checked_div(step).unwrap_or(0);
+        let more = usize::try_from(steps + 1).unwrap_or(if steps < 0 { 0 } else { usize::MAX });
+        if self.elements.len().saturating_add(more) > ELEMENTS_MAX {
+            return Err(too_long());
+        }
+        self.elements.reserve(more);
         Ok(())
     }
 
@@ -223,6 +236,7 @@ where
         }
         let value = |arg: usize| i128::from(args.numbers::<T>(arg).get(row).into());
         let step = if args.len() > 2 { value(2) } else { 1 };
+        lists.expect((value(0), value(1), step))?;
         walk((value(0), value(1), step), |at| {
             let at = i64::try_from(at).ok().and_then(|at| T::Native::try_from(at).ok());
             at.map_or(Ok(()), |at| lists.add(at))

@@ -13,7 +13,7 @@ use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, unaliased};
 use super::{Facts, Lowering, Relation, refused, type_text};
 use crate::jsonb::holds_documents;
 use crate::plan::explain::{call_text, function_name};
@@ -126,11 +126,12 @@ impl Lowering {
         let call = Call::of(expr, schema)?;
         let (function, argument) = match call.function {
             Function::Kernel(kernel, argument) => {
-                let argument = argument.map(|argument| arguments.add(self, argument, schema));
+                let argument =
+                    argument.map(|argument| arguments.add_where(self, argument, call.filter, schema));
                 (kernel, argument.transpose()?)
             }
             Function::Collected(logical) => {
-                let collected = collected(self, logical, arguments, schema)?;
+                let collected = collected(self, (logical, call.filter), arguments, schema)?;
                 (AggregateFunction::Collected(Arc::new(collected)), None)
             }
         };
@@ -255,11 +256,7 @@ impl Lowering {
 
 impl<'a> Call<'a> {
     fn of(expr: &'a Expr, schema: &DFSchema) -> Result<Self, SqlError> {
-        let mut expr = expr;
-        while let Expr::Alias(alias) = expr {
-            expr = &alias.expr;
-        }
-        let Expr::AggregateFunction(call) = expr else {
+        let Expr::AggregateFunction(call) = unaliased(expr) else {
             return Err(refused("an expression in place of an aggregate function"));
         };
         let filter = match call.params.filter.as_deref() {
@@ -308,7 +305,7 @@ fn kernel(call: &LogicalCall) -> Option<AggregateFunction> {
 /// A function without kernel; its columns are places among the arguments.
 fn collected(
     lowering: &Lowering,
-    call: &LogicalCall,
+    (call, filter): (&LogicalCall, Option<&Expr>),
     arguments: &mut Arguments,
     schema: &DFSchema,
 ) -> Result<Collected, SqlError> {
@@ -316,13 +313,17 @@ fn collected(
     let mut fields = Vec::new();
     let mut columns = Vec::new();
     let mut physical: Vec<Arc<dyn PhysicalExpr>> = Vec::with_capacity(call.params.args.len());
-    for argument in &call.params.args {
-        // Delimiters and fractions must stay the constants that they are.
-        if let Expr::Literal(value, _) = argument {
+    let is_constant = |argument: &Expr| matches!(argument, Expr::Literal(..));
+    let are_constant = call.params.args.iter().all(is_constant);
+    for (at, argument) in call.params.args.iter().enumerate() {
+        // Delimiters and fractions must stay the constants that they are; what is collected is a column in any case.
+        if let Expr::Literal(value, _) = argument
+            && !(are_constant && at == 0)
+        {
             physical.push(Arc::new(Literal::new(value.clone())));
             continue;
         }
-        let place = arguments.add(lowering, argument, schema)?;
+        let place = arguments.add_where(lowering, argument, filter, schema)?;
         let data_type = argument.get_type(schema).map_err(translate)?;
         let field = format!("a{}", fields.len());
         physical.push(Arc::new(Column::new(&field, fields.len())));
@@ -335,7 +336,7 @@ fn collected(
     let mut order = Vec::with_capacity(call.params.order_by.len());
     for key in &call.params.order_by {
         order.push(SortKey {
-            column: arguments.add(lowering, &key.expr, schema)?,
+            column: arguments.add_where(lowering, &key.expr, filter, schema)?,
             descending: !key.asc,
             nulls_first: key.nulls_first,
         });

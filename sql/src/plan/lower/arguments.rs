@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Case, Expr};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
@@ -56,6 +56,25 @@ impl Arguments {
         Ok(self.exprs.len() - 1)
     }
 
+    /// The place of an expression that is wanted only for rows of which `filter` holds: it is not computed for others, for which it may
+    /// fail. They have NULL.
+    pub(super) fn add_where(
+        &mut self,
+        lowering: &Lowering,
+        expr: &Expr,
+        filter: Option<&Expr>,
+        schema: &DFSchema,
+    ) -> Result<usize, SqlError> {
+        match (filter, unaliased(expr)) {
+            (None, _) | (_, Expr::Column(_) | Expr::Literal(..)) => self.add(lowering, expr, schema),
+            (Some(filter), expr) => {
+                let branch = (Box::new(filter.clone()), Box::new(expr.clone()));
+                let guarded = Expr::Case(Case::new(None, vec![branch], None));
+                self.add(lowering, &guarded, schema)
+            }
+        }
+    }
+
     /// The node that has the arguments as columns, and the column of each.
     pub(super) fn finish(self, lowering: &mut Lowering) -> Result<(NodeId, Vec<usize>), SqlError> {
         let plain: Option<Vec<usize>> = self.exprs.iter().map(column_index).collect();
@@ -73,4 +92,13 @@ impl Arguments {
         let exprs = self.exprs.into_iter().map(named).collect();
         Ok((lowering.project(self.input.node, exprs)?, columns))
     }
+}
+
+/// The expression without the names that it has.
+pub(super) fn unaliased(expr: &Expr) -> &Expr {
+    let mut expr = expr;
+    while let Expr::Alias(alias) = expr {
+        expr = &alias.expr;
+    }
+    expr
 }

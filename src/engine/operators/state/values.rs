@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, Decimal128Array, PrimitiveArray,
-    new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, Decimal128Array, Int64Array,
+    PrimitiveArray, new_null_array,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::cast;
@@ -197,15 +197,20 @@ pub(crate) fn column_of_i64(
     })
 }
 
-/// A decimal column from its values.
+/// A decimal column from its values, or one of BIGINT: the sum of a constant is one, though its summands may be.
 ///
 /// # Errors
-/// A type that is no decimal.
+/// A type that is neither, and a value that BIGINT does not hold.
 pub(crate) fn column_of_i128(
     data_type: &DataType,
     values: Vec<i128>,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef, EngineError> {
+    if data_type == &DataType::Int64 {
+        let values: Result<Vec<i64>, _> = values.into_iter().map(i64::try_from).collect();
+        let values = values.map_err(|_| EngineError::new("22003", "bigint out of range"))?;
+        return Ok(Arc::new(Int64Array::new(values.into(), nulls)));
+    }
     let DataType::Decimal128(precision, scale) = data_type else {
         return Err(EngineError::internal(format!(
             "type {data_type} is not held as a 128-bit integer"

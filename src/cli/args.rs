@@ -324,6 +324,18 @@ mod tests {
     }
 
     #[test]
+    fn a_url_that_is_refused_is_not_repeated_with_its_password() {
+        for url in [
+            "postgres://ada:geheim@127.0.0.1:5433/?sslmode=perhaps",
+            "postgres://ada:ge/heim@127.0.0.1:5433",
+            "postgres://ada:geheim@127.0.0.1:5433/?bogus=1",
+        ] {
+            let error = parse(["highwater", "--url", url]).expect_err(url).to_string();
+            assert!(error.contains("--url") && !error.contains("heim"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_subcommand_is_not_a_directory() {
         let run = parse([
             "highwater",

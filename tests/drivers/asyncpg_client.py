@@ -86,6 +86,15 @@ async def main(host, port):
         pass
     assert await conn.fetchval("SELECT count(*) FROM acopied") == 3000
     await conn.close()
+
+    # A pool resets a connection each time that one is given back.
+    async with asyncpg.create_pool(host=host, port=int(port), user="tester", database="highwater", min_size=1, max_size=2) as pool:
+        for _ in range(3):
+            async with pool.acquire() as conn:
+                await conn.execute("SET application_name = 'of the pool'")
+                assert await conn.fetchval("SELECT count(*) FROM acopied") == 3000
+            async with pool.acquire() as conn:
+                assert await conn.fetchval("SHOW application_name") == ""
     print("ok")
 
 

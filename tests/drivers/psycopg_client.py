@@ -73,6 +73,24 @@ with psycopg.connect(url, autocommit=True) as conn:
         with cur.copy("COPY (SELECT * FROM copied ORDER BY a) TO STDOUT") as copy:
             rows = list(copy.rows())
         assert len(rows) == 5000 and rows[0] == ("0", None) and rows[1] == ("1", "row\t1"), rows[:2]
+        for below, expected in ((2, [(0, None), (1, "row\t1")]), (0, [])):
+            with cur.copy(f"COPY (SELECT * FROM copied WHERE a < {below} ORDER BY a) TO STDOUT (FORMAT binary)") as copy:
+                copy.set_types(["int4", "varchar"])
+                got = list(copy.rows())
+            assert got == expected, got
+
+    # A statement that is told as cancelled has changed nothing, however late the timeout comes.
+    conn.execute("CREATE TABLE in_time (a INT)")
+    acknowledged = 0
+    for turn in range(120):
+        conn.execute(f"SET statement_timeout = '{1 + turn % 12}ms'")
+        try:
+            conn.execute("INSERT INTO in_time VALUES (1)")
+            acknowledged += 1
+        except psycopg.errors.QueryCanceled:
+            pass
+    conn.execute("SET statement_timeout = 0")
+    assert conn.execute("SELECT count(*) FROM in_time").fetchone() == (acknowledged,), acknowledged
 
 with psycopg.connect(url) as conn:
     with conn.cursor(name="big") as cur:  # a cursor of the server, in a transaction

@@ -186,6 +186,9 @@ fn check_count(targets: &[usize], insert: &Insert, given: usize) -> Result<(), S
     Err(error.at(place))
 }
 
+/// From so many rows on a statement with VALUES says once what stands in the columns that it does not name.
+const SAID_ONCE_MIN: usize = 16;
+
 fn values_query(
     scope: &Scope<'_>,
     table: TableRef<'_>,
@@ -213,21 +216,38 @@ fn values_query(
     }
     let place = |column: usize| targets.iter().take(width).position(|target| *target == column);
     let places: Vec<Option<usize>> = plain.iter().map(|(column, _)| place(*column)).collect();
-    let mut assigned = Vec::with_capacity(rows.len() * plain.len());
+    // What is not given for any of many rows is said once behind them.
+    let is_said_once = |place: &Option<usize>| place.is_none() && width > 0 && rows.len() >= SAID_ONCE_MIN;
+    let columns = || plain.iter().zip(&places);
+    let cells_of_row = places.iter().filter(|place| !is_said_once(place)).count();
+    let mut assigned = Vec::with_capacity((rows.len() + 1) * plain.len());
     for row in rows {
-        for ((column, def), place) in plain.iter().zip(&places) {
+        for ((column, def), place) in columns().filter(|(_, place)| !is_said_once(place)) {
             let given = place.map(|place| &row[place]).filter(|given| !is_default(given));
             let value = given.unwrap_or(&fillings[*column]);
             assigned.push(Assigned { column: def, value });
         }
     }
-    let cells = scope.assign(&assigned)?;
-    let mut cells = cells.into_iter();
+    for ((column, def), _) in columns().filter(|(_, place)| is_said_once(place)) {
+        let value = &fillings[*column];
+        assigned.push(Assigned { column: def, value });
+    }
+    let mut cells = scope.assign(&assigned)?.into_iter();
     let rows: Vec<Vec<Expr>> = rows
         .iter()
-        .map(|_| cells.by_ref().take(plain.len()).collect())
+        .map(|_| cells.by_ref().take(cells_of_row).collect())
         .collect();
-    values_of(rows)
+    let values = values_of(rows)?;
+    if cells_of_row == plain.len() {
+        return Ok(values);
+    }
+    let names: Vec<String> = (0..cells_of_row).map(|n| format!("?cell {n}?")).collect();
+    let mut given = names.iter().map(|name| column("given", name));
+    let items = columns().filter_map(|((_, def), place)| {
+        let value = if is_said_once(place) { cells.next() } else { given.next() };
+        Some(aliased(value?, &def.name))
+    });
+    select_of(items.collect(), &scaffold::derived(values, "given", &names)?)
 }
 
 fn given_query(

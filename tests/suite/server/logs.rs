@@ -64,6 +64,12 @@ fn the_program_tells_over_http_and_logs_objects_with_spans_and_without_secrets()
         .output()
         .unwrap();
     assert!(psql.status.success(), "{psql:?}");
+    let refused = Command::new("psql")
+        .args(["-X", "-w", "-h", host, "-p", port, "-U", "a", "-d", "highwater", "-c", "SELECT 1"])
+        .env("PGPASSWORD", "geheimnis")
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     let mut socket = TcpStream::connect(&http).unwrap();
     socket.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -88,7 +94,16 @@ fn the_program_tells_over_http_and_logs_objects_with_spans_and_without_secrets()
     );
     assert!(has_span(&objects, "statement", "pid", "1"), "{rest:#?}");
     assert!(has_span(&objects, "checkpoint", "epoch", ""), "{rest:#?}");
+    let is_refusal = |object: &&Value| object["fields"]["sqlstate"] == "28P01" && object["fields"]["user"] == "a";
+    let refusal = objects.iter().find(is_refusal);
+    assert!(refusal.is_some_and(|object| object["level"] == "WARN"), "{rest:#?}");
     assert!(rest.iter().all(|line| !line.contains("geheim")), "INV-10");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "a new directory is for its owner alone");
+    }
 }
 
 #[test]

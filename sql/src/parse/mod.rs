@@ -27,6 +27,7 @@ mod source;
 mod table;
 mod table_command;
 mod transaction;
+mod trim;
 mod user;
 mod with;
 
@@ -45,7 +46,7 @@ pub(crate) use self::cursor::is_reserved;
 pub(crate) use self::script::tokenize;
 
 /// Words that begin a statement.
-const STARTS: [&str; 33] = [
+const STARTS: [&str; 34] = [
     "select",
     "with",
     "values",
@@ -53,6 +54,7 @@ const STARTS: [&str; 33] = [
     "insert",
     "update",
     "delete",
+    "truncate",
     "flush",
     "create",
     "drop",
@@ -82,11 +84,10 @@ const STARTS: [&str; 33] = [
 ];
 
 /// Words that begin a statement of PostgreSQL or RisingWave that is not there.
-const REFUSED: [&str; 29] = [
+const REFUSED: [&str; 28] = [
     "savepoint",
     "release",
     "merge",
-    "truncate",
     "move",
     "grant",
     "revoke",
@@ -266,6 +267,7 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         "insert" => dml::insert(cursor),
         "update" => dml::update(cursor),
         "delete" => dml::delete(cursor),
+        "truncate" => dml::truncate(cursor),
         "flush" => commands::flush(cursor),
         "create" => create::create(cursor),
         "drop" => commands::drop(cursor),

@@ -22,6 +22,7 @@ mod flink;
 mod function;
 mod index;
 mod null_tests;
+mod order_using;
 mod script;
 mod source;
 mod table;
@@ -236,7 +237,8 @@ fn with_cursor<T>(
 
 /// The tokens with what sqlparser does not read, or reads otherwise, in words that it reads.
 fn in_our_spelling(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    null_tests::rewrite(table_command::rewrite(asof::rewrite(flink::rewrite(tokens))))
+    let tokens = table_command::rewrite(asof::rewrite(flink::rewrite(tokens)));
+    null_tests::rewrite(order_using::rewrite(tokens))
 }
 
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {

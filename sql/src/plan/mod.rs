@@ -36,6 +36,7 @@ mod grouping_columns;
 mod grouping_sets;
 pub mod guarded;
 mod host_types;
+mod hypothetical;
 mod index;
 mod inner_names;
 mod integers;

@@ -9,8 +9,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
-    OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    Expr, Function, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, OrderByExpr,
+    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
 };
 
 use crate::SqlError;
@@ -151,7 +151,7 @@ fn keys_of(
                 None => quoted(item_name(&select.projection[place])?),
             },
             Some(Place::Column(name)) if columns.is_empty() => name,
-            _ if may_add && is_row_by_row(select) => {
+            _ if may_add && select.distinct.is_none() => {
                 let name = format!("?order {at}?");
                 select.projection.push(SelectItem::ExprWithAlias {
                     expr: key.expr.clone(),
@@ -189,12 +189,6 @@ fn leading(body: &mut SetExpr) -> Option<&mut Select> {
             _ => return None,
         };
     }
-}
-
-/// Whether a SELECT may give another expression of its rows.
-fn is_row_by_row(select: &Select) -> bool {
-    let is_ungrouped = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    select.distinct.is_none() && is_ungrouped && select.having.is_none()
 }
 
 /// Where a key of ORDER BY stands among what a query gives.

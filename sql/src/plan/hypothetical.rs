@@ -29,7 +29,8 @@ pub(crate) fn as_counts(function: &Function) -> Result<Option<Expr>, SqlError> {
     if !is_known || function.within_group.is_empty() || function.over.is_some() {
         return Ok(None);
     }
-    let ([key], [value]) = (function.within_group.as_slice(), plain_args(function).as_slice()) else {
+    let args = plain_args(function);
+    let ([key], [value]) = (function.within_group.as_slice(), args.as_slice()) else {
         let what = format!("{name}() WITHIN GROUP with several keys");
         return Err(SqlError::unsupported(what).with_hint("Order by one key, or count the rows before it."));
     };

@@ -9,16 +9,17 @@ use crate::plan::types::DECIMAL_DIGITS;
 use crate::plan::values::{invalid_text, numeric_overflow};
 
 /// A number as it is written.
-struct Written {
+struct Written<'t> {
     is_negative: bool,
-    /// Its digits without zeros in front.
-    digits: String,
-    /// How many of them stand behind the point; there are zeros before the point if it is negative.
-    behind: i64,
+    /// Digits before the point.
+    whole: &'t str,
+    /// Digits behind the point.
+    fraction: &'t str,
+    exponent: i64,
 }
 
-impl Written {
-    fn of(text: &str) -> Option<Self> {
+impl<'t> Written<'t> {
+    fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -40,42 +41,46 @@ impl Written {
             }
             None => 0,
         };
-        let all = [whole, fraction].concat();
         Some(Self {
             is_negative: text.starts_with('-'),
-            digits: all.trim_start_matches('0').to_owned(),
-            behind: i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?,
+            whole,
+            fraction,
+            exponent,
         })
+    }
+
+    fn digits(&self) -> impl Iterator<Item = u8> {
+        self.whole.bytes().chain(self.fraction.bytes())
+    }
+
+    /// How many digits stand behind the point once the exponent has moved it; below zero, zeros stand before it.
+    fn behind(&self) -> Option<i64> {
+        i64::try_from(self.fraction.len())
+            .ok()?
+            .checked_sub(self.exponent)
     }
 
     /// The number with this many digits behind the point, rounded half away from zero; `None` for one that is too large.
     fn scaled(&self, scale: i64) -> Option<i128> {
-        if self.digits.is_empty() {
-            return Some(0);
-        }
-        let more = scale.checked_sub(self.behind)?;
-        let size = match u32::try_from(more) {
-            Ok(zeros) => {
-                let power = 10_i128.checked_pow(zeros)?;
-                self.digits.parse::<i128>().ok()?.checked_mul(power)?
+        let count = i64::try_from(self.whole.len() + self.fraction.len()).ok()?;
+        let kept = count.checked_sub(self.behind()?)?.checked_add(scale)?;
+        let mut size = 0_i128;
+        for (digit, place) in self.digits().zip(0_i64..) {
+            let digit = digit - b'0';
+            if place < kept {
+                size = size.checked_mul(10)?.checked_add(i128::from(digit))?;
+            } else {
+                let is_up = place == kept && digit >= 5;
+                size = size.checked_add(i128::from(is_up))?;
+                break;
             }
-            Err(_) => match usize::try_from(i64::try_from(self.digits.len()).ok()?.checked_add(more)?) {
-                Ok(kept) => {
-                    let whole = match &self.digits[..kept] {
-                        "" => 0,
-                        digits => digits.parse::<i128>().ok()?,
-                    };
-                    let is_up = self
-                        .digits
-                        .as_bytes()
-                        .get(kept)
-                        .is_some_and(|digit| *digit >= b'5');
-                    whole.checked_add(i128::from(is_up))?
-                }
-                // All of its digits are behind the last one that is kept.
-                Err(_) => 0,
-            },
-        };
+        }
+        if kept > count && size != 0 {
+            let zeros = u32::try_from(kept - count).ok()?;
+            size = 10_i128
+                .checked_pow(zeros)
+                .and_then(|power| size.checked_mul(power))?;
+        }
         Some(if self.is_negative { -size } else { size })
     }
 }
@@ -97,9 +102,10 @@ pub(super) fn read(text: &str, precision: u8, scale: i8) -> Result<i128, SqlErro
 /// of too many digits.
 pub(crate) fn exact_constant(text: &str) -> Option<ScalarValue> {
     let written = Written::of(text)?;
-    let scale = i8::try_from(written.behind.max(0)).ok()?;
-    let digits = i64::try_from(written.digits.len()).ok()?;
-    let precision = (digits - written.behind.min(0)).max(i64::from(scale)).max(1);
+    let behind = written.behind()?;
+    let scale = i8::try_from(behind.max(0)).ok()?;
+    let digits = i64::try_from(written.digits().skip_while(|digit| *digit == b'0').count()).ok()?;
+    let precision = (digits - behind.min(0)).max(i64::from(scale)).max(1);
     let precision = u8::try_from(precision)
         .ok()
         .filter(|own| *own <= DECIMAL_DIGITS)?;

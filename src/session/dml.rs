@@ -152,11 +152,15 @@ pub(super) async fn described(
     Ok((planned, schema))
 }
 
+/// The verb of TRUNCATE, which is all that it tells.
+const TRUNCATE: &str = "TRUNCATE TABLE";
+
 /// The verb of a statement, what it changes, and what it returns.
 fn parts(statement: &Statement) -> Result<(&'static str, &Target, Option<&[SelectItem]>)> {
     match statement {
         Statement::Insert(insert) => Ok(("INSERT", &insert.target, insert.returning.as_deref())),
         Statement::Update(update) => Ok(("UPDATE", &update.target, update.returning.as_deref())),
+        Statement::Delete(delete) if delete.truncates => Ok((TRUNCATE, &delete.target, None)),
         Statement::Delete(delete) => Ok(("DELETE", &delete.target, delete.returning.as_deref())),
         _ => Err(Error::new("XX000", "the statement changes no table")),
     }
@@ -270,6 +274,7 @@ impl Change {
         let resolved = self.resolve(database, &view, batches).await?;
         let tag = match verb {
             "INSERT" => format!("INSERT 0 {}", resolved.count),
+            TRUNCATE => TRUNCATE.to_owned(),
             verb => format!("{verb} {}", resolved.count),
         };
         let outcome = match returning {

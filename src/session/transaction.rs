@@ -172,6 +172,7 @@ fn changes(statement: &Statement) -> Option<&'static str> {
     Some(match statement {
         Statement::Insert(_) => "INSERT",
         Statement::Update(_) => "UPDATE",
+        Statement::Delete(delete) if delete.truncates => "TRUNCATE",
         Statement::Delete(_) => "DELETE",
         Statement::Copy(copy) if copy.direction == CopyDirection::In => "COPY FROM",
         Statement::CreateSource(_) => "CREATE SOURCE",

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use super::script::is_word;
+use super::trim;
 
 /// [`PostgreSqlDialect`], which gives up after a number of expression prefixes. sqlparser tries several readings of a
 /// text one after the other; nested, the number of readings doubles with each level.
@@ -155,6 +156,9 @@ impl Dialect for HighwaterDialect {
         match self.prefixes_left.get() {
             0 => return Some(Err(ParserError::RecursionLimitExceeded)),
             left => self.prefixes_left.set(left - 1),
+        }
+        if trim::begins(parser) {
+            return Some(trim::call(parser));
         }
         let (op, precedence) = self.prefix_operator(&parser.peek_token_ref().token)?;
         parser.advance_token();

@@ -1,10 +1,10 @@
-//! Statements that change the rows of a table: INSERT, UPDATE, DELETE.
+//! Statements that change the rows of a table: INSERT, UPDATE, DELETE, TRUNCATE.
 
 use datafusion::sql::sqlparser::ast::{self, SetExpr};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
-use super::script::{is_word, offset_of};
+use super::script::is_word;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{
     Assignment, ConflictTarget, ConflictUpdate, Delete, Insert, InsertConflict, InsertSource, Statement,
@@ -22,7 +22,7 @@ pub(crate) fn insert(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
 /// Takes `WITH … INSERT …`, if that is what stands there and no query.
 ///
 /// # Errors
-/// As [`insert`]; UPDATE and DELETE behind WITH.
+/// As [`insert`], [`update`] and [`delete`].
 pub(crate) fn behind_with(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, SqlError> {
     const STARTS: [&str; 6] = ["select", "values", "insert", "update", "delete", "merge"];
     let tokens = cursor.tokens();
@@ -43,22 +43,14 @@ pub(crate) fn behind_with(cursor: &mut Cursor<'_>) -> Result<Option<Statement>, 
     let Some((index, token)) = start else {
         return Ok(None);
     };
-    if is_word(&token.token, &["insert"]) {
-        let with = cursor.common_tables(index)?;
-        return insert_with(cursor, Some(with)).map(Some);
-    }
-    let changes = [
-        ("update", "UPDATE … FROM (SELECT …) AS name"),
-        ("delete", "DELETE … USING (SELECT …) AS name"),
-    ];
-    match changes.iter().find(|(word, _)| is_word(&token.token, &[word])) {
-        Some((word, form)) => Err(
-            SqlError::unsupported(format!("WITH before {}", word.to_uppercase()))
-                .with_hint(format!("Put the queries where they are read: {form}."))
-                .at(offset_of(token.span.start).unwrap_or(0)),
-        ),
-        None => Ok(None),
-    }
+    let change = match &token.token {
+        insert if is_word(insert, &["insert"]) => insert_with,
+        update if is_word(update, &["update"]) => update_with,
+        delete if is_word(delete, &["delete"]) => delete_with,
+        _ => return Ok(None),
+    };
+    let with = cursor.common_tables(index)?;
+    change(cursor, Some(with)).map(Some)
 }
 
 fn insert_with(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<Statement, SqlError> {
@@ -216,6 +208,10 @@ fn source_end(cursor: &Cursor<'_>) -> usize {
 /// # Errors
 /// A malformed statement, a column that is set twice.
 pub(crate) fn update(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    update_with(cursor, None)
+}
+
+fn update_with(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<Statement, SqlError> {
     cursor.expect(&["update"])?;
     let name = cursor.object_name("the name of a table")?;
     let alias = alias_before(cursor, &["set"])?;
@@ -225,6 +221,7 @@ pub(crate) fn update(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let selection = selection(cursor)?;
     let returning = returning_target(cursor, &others)?;
     Ok(Statement::Update(Update {
+        with,
         target: target(name, alias),
         assignments,
         others,
@@ -293,6 +290,50 @@ fn assigned_list(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
 /// # Errors
 /// A malformed statement.
 pub(crate) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    delete_with(cursor, None)
+}
+
+/// Takes `TRUNCATE [TABLE] [ONLY] table [RESTRICT]`, which takes all rows away as DELETE does.
+///
+/// # Errors
+/// A malformed statement; several tables, and CASCADE.
+pub(crate) fn truncate(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
+    cursor.expect(&["truncate"])?;
+    let _ = cursor.eat(&["table"]);
+    let _ = cursor.eat(&["only"]);
+    let name = cursor.object_name("the name of a table")?;
+    let position = cursor.position();
+    if *cursor.peek() == Token::Comma {
+        return Err(SqlError::unsupported("TRUNCATE of several tables")
+            .with_hint("Write one statement for each of them.")
+            .at(position));
+    }
+    for (words, hint) in [
+        (
+            ["restart", "identity"].as_slice(),
+            "No column counts by itself here.",
+        ),
+        (&["cascade"], "No other table depends on the rows of this one."),
+    ] {
+        if cursor.eat(words) {
+            let what = format!("TRUNCATE … {}", words.join(" ").to_uppercase());
+            return Err(SqlError::unsupported(what).with_hint(hint).at(position));
+        }
+    }
+    let _ = cursor.eat(&["continue", "identity"]);
+    let _ = cursor.eat(&["restrict"]);
+    cursor.expect_end()?;
+    Ok(Statement::Delete(Delete {
+        truncates: true,
+        with: None,
+        target: target(name, None),
+        others: Vec::new(),
+        selection: None,
+        returning: None,
+    }))
+}
+
+fn delete_with(cursor: &mut Cursor<'_>, with: Option<ast::With>) -> Result<Statement, SqlError> {
     cursor.expect(&["delete", "from"])?;
     let name = cursor.object_name("the name of a table")?;
     let alias = alias_before(cursor, &["where", "returning", "using"])?;
@@ -300,6 +341,8 @@ pub(crate) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     let selection = selection(cursor)?;
     let returning = returning_target(cursor, &others)?;
     Ok(Statement::Delete(Delete {
+        truncates: false,
+        with,
         target: target(name, alias),
         others,
         selection,

@@ -22,11 +22,13 @@ mod flink;
 mod function;
 mod index;
 mod null_tests;
+mod order_using;
 mod script;
 mod source;
 mod table;
 mod table_command;
 mod transaction;
+mod trim;
 mod user;
 mod with;
 
@@ -53,6 +55,7 @@ const STARTS: [&str; 34] = [
     "insert",
     "update",
     "delete",
+    "truncate",
     "flush",
     "create",
     "drop",
@@ -87,7 +90,6 @@ const REFUSED: [&str; 28] = [
     "savepoint",
     "release",
     "merge",
-    "truncate",
     "move",
     "grant",
     "revoke",
@@ -235,7 +237,8 @@ fn with_cursor<T>(
 
 /// The tokens with what sqlparser does not read, or reads otherwise, in words that it reads.
 fn in_our_spelling(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    null_tests::rewrite(table_command::rewrite(asof::rewrite(flink::rewrite(tokens))))
+    let tokens = table_command::rewrite(asof::rewrite(flink::rewrite(tokens)));
+    null_tests::rewrite(order_using::rewrite(tokens))
 }
 
 fn parse_one(sql: &str, mut statement: StatementTokens) -> Result<Parsed, SqlError> {
@@ -266,6 +269,7 @@ fn dispatch(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
         "insert" => dml::insert(cursor),
         "update" => dml::update(cursor),
         "delete" => dml::delete(cursor),
+        "truncate" => dml::truncate(cursor),
         "flush" => commands::flush(cursor),
         "create" => create::create(cursor),
         "drop" => commands::drop(cursor),

@@ -9,7 +9,8 @@ use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, 
 
 use crate::jsonb;
 use crate::plan::functions::arrays::{compared, is_nested, key};
-use crate::plan::types::column_type;
+use crate::plan::literals::exact_constant;
+use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::unlike::is_comparison;
 use crate::plan::{common_type, json};
 
@@ -110,7 +111,7 @@ pub(crate) fn reads_constants(data_type: &DataType) -> bool {
     is_nested(data_type) || data_type.is_temporal() || *data_type == DataType::Boolean
 }
 
-/// What is compared, where one is a constant in quotes and the other a time or the like, with the constant as a value of that type;
+/// What is compared, where one is a constant in quotes and the other a time, NUMERIC or the like, with the constant as a value of that type;
 /// `None` where they may stay as they are.
 pub(crate) fn constant_beside(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
     let is_constant = |side: &Expr| matches!(side, Expr::Literal(ScalarValue::Utf8(Some(_)), _));
@@ -120,9 +121,37 @@ pub(crate) fn constant_beside(left: &Expr, right: &Expr, schema: &DFSchema) -> O
         _ => return None,
     };
     let data_type = column_type(&other.get_type(schema).ok()?);
+    if matches!(data_type, DataType::Decimal128(..)) {
+        return Some((as_number(left.clone()), as_number(right.clone())));
+    }
     let is_read = reads_constants(&data_type) && !is_nested(&data_type);
     let typed = |side: &Expr| as_constant(side.clone(), &data_type);
     is_read.then(|| (typed(left), typed(right)))
+}
+
+/// The operands of arithmetic, where one is a constant in quotes and the other NUMERIC.
+pub(crate) fn number_beside(left: &Expr, right: &Expr, schema: &DFSchema) -> Option<(Expr, Expr)> {
+    let is_decimal = |side: &Expr| {
+        matches!(
+            side.get_type(schema),
+            Ok(DataType::Decimal128(..) | DataType::Decimal256(..))
+        )
+    };
+    (is_decimal(left) || is_decimal(right))
+        .then(|| constant_beside(left, right, schema))
+        .flatten()
+}
+
+/// A constant in quotes as NUMERIC, with the digits that it has; anything else as it is.
+pub(crate) fn as_number(value: Expr) -> Expr {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = &value else {
+        return value;
+    };
+    match exact_constant(text) {
+        Some(number) => Expr::Literal(number, None),
+        // What is no number is told as such where it is cast.
+        None => cast(value, DataType::Decimal128(DECIMAL_DIGITS, DECIMAL_SCALE)),
+    }
 }
 
 /// The type of values that read constants among values of which the others are constants in quotes.

@@ -89,6 +89,7 @@ pub fn plan_insert(
         resolver,
         target: None,
         others: &[],
+        with: None,
     };
     if let Some(conflict) = &insert.on_conflict {
         upsert::check(table, conflict)?;
@@ -134,6 +135,7 @@ pub fn plan_sink_into(
         resolver: &|_: Option<&str>, _: &str| None,
         target: None,
         others: &[],
+        with: None,
     };
     let targets = insert_targets(table, &insert)?;
     let base = given_query(&scope, table, &targets, &insert, &sink.query)?;
@@ -341,6 +343,7 @@ pub fn plan_update(
         resolver,
         target: Some(&update.target),
         others: &update.others,
+        with: update.with.as_ref(),
     };
     let own = called(&update.target);
     let set = SetColumns::new(&scope, table, &update.assignments)?;
@@ -348,7 +351,8 @@ pub fn plan_update(
     for (def, value) in set.values(table, own) {
         items.push(aliased(value, &def.name));
     }
-    let base = changed_rows(items, &update.target, &update.others, update.selection.as_deref())?;
+    let mut base = changed_rows(items, &update.target, &update.others, update.selection.as_deref())?;
+    base.with = named_queries(&update.target, update.with.as_ref())?;
     plan_select(catalog, &with_generated(table, base, &before)?, resolver)
 }
 
@@ -366,8 +370,24 @@ pub fn plan_delete(
     let items = (table.def.columns.iter())
         .map(|def| aliased(column(called, &def.name), &def.name))
         .collect();
-    let query = changed_rows(items, &delete.target, &delete.others, delete.selection.as_deref())?;
+    let mut query = changed_rows(items, &delete.target, &delete.others, delete.selection.as_deref())?;
+    query.with = named_queries(&delete.target, delete.with.as_ref())?;
     plan_select(catalog, &query, resolver)
+}
+
+/// The queries of WITH. One under the name of the table would stand in its place.
+fn named_queries(target: &Target, with: Option<&ast::With>) -> Result<Option<ast::With>, SqlError> {
+    let mut tables = with.iter().flat_map(|with| &with.cte_tables);
+    match tables.find(|table| folded(&table.alias.name) == target.name) {
+        Some(_) => {
+            let what = format!(
+                "a query of WITH under the name of the changed table \"{}\"",
+                target.name
+            );
+            Err(SqlError::unsupported(what).with_hint("Give the query another name."))
+        }
+        None => Ok(with.cloned()),
+    }
 }
 
 fn called(target: &Target) -> &str {
@@ -480,6 +500,7 @@ pub(crate) fn check_default(name: &str, expression: &Expr, data_type: &DataType)
         resolver: &|_: Option<&str>, _: &str| None,
         target: None,
         others: &[],
+        with: None,
     };
     let assigned = Assigned {
         column: &column,

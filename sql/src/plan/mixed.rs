@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::plan::common_type::common_type;
-use crate::plan::compared::constant_beside;
+use crate::plan::compared::{as_number, constant_beside, number_beside};
 use crate::plan::functions::divided;
 use crate::plan::translate::external;
 use crate::plan::types::{column_type, sql_type_name};
@@ -149,7 +149,10 @@ fn alike<'a>(
             _ => continue,
         };
         let own = std::mem::replace(value, Expr::Literal(ScalarValue::Null, None));
-        *value = as_float(own, wanted);
+        *value = match wanted {
+            DataType::Decimal128(..) => as_number(own),
+            wanted => as_float(own, wanted),
+        };
         changed = true;
     }
     Ok(changed)
@@ -202,7 +205,11 @@ fn met_in(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
             {
                 return Ok(Transformed::yes(binary(left, op, right)));
             }
-            Ok(match operands(&left, &right, schema) {
+            let constant = match is_arithmetic(op) {
+                true => number_beside(&left, &right, schema),
+                false => None,
+            };
+            Ok(match constant.or_else(|| operands(&left, &right, schema)) {
                 Some((left, right)) => Transformed::yes(binary(left, op, right)),
                 None if op == Operator::Divide && are_numeric(&left, &right, schema) => {
                     Transformed::yes(divided(&left, &right)?)

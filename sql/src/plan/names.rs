@@ -149,7 +149,8 @@ fn is_unnamed_expression(item: &SelectItem) -> bool {
     matches!(item, SelectItem::UnnamedExpr(expr) if !is_column(expr))
 }
 
-fn is_column(expr: &Expr) -> bool {
+/// Whether an expression is a column by itself.
+pub(crate) fn is_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 

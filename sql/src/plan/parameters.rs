@@ -373,6 +373,7 @@ pub(super) fn parts(
             walk_mut(&mut insert.returning, see)
         }
         Statement::Update(update) => {
+            walk_mut(&mut update.with, see)?;
             for (_, _, value) in &mut update.assignments {
                 walk_mut(value, see)?;
             }
@@ -381,6 +382,7 @@ pub(super) fn parts(
             walk_mut(&mut update.returning, see)
         }
         Statement::Delete(delete) => {
+            walk_mut(&mut delete.with, see)?;
             walk_mut(&mut delete.others, see)?;
             walk_mut(&mut delete.selection, see)?;
             walk_mut(&mut delete.returning, see)

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::plan::functions::arrays::typed_distinct;
-use crate::plan::functions::{aggregate_of_type, with_constant_digits};
+use crate::plan::functions::{aggregate_of_type, in_frame, with_constant_digits};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::{
@@ -131,6 +131,10 @@ fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> 
             *argument = cast(argument.clone(), wanted);
         }
         let function = aggregate_of_type(function, &data_type);
+        call.fun = WindowFunctionDefinition::AggregateUDF(function);
+    }
+    if let WindowFunctionDefinition::AggregateUDF(function) = call.fun {
+        let function = in_frame(function, &call.params.window_frame);
         call.fun = WindowFunctionDefinition::AggregateUDF(function);
     }
     Ok(Expr::WindowFunction(Box::new(call)))

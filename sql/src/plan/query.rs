@@ -27,9 +27,10 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, integers, json, lateral,
-    lateral_top, literals, mixed, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan,
-    subquery, subquery_names, temporal, time_join, using, whole_rows,
+    apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, grouping_sets, inner_names,
+    integers, json, lateral, lateral_top, literals, mixed, ordered_input, pg_words, postgres, recursive,
+    refuse, spelled, sql_function, subplan, subquery, subquery_names, temporal, time_join, type_calls, using,
+    whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -49,6 +50,22 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     refuse::refuse_misread(query)?;
     let output = OutputNames::of(query);
     let mut query = output.disambiguated(query);
+    inner_names::given(&mut query)?;
+    ordered_input::written_in(&mut query)?;
+    match named(names, query.clone(), &output) {
+        Err(error) if error.state == SqlState::DuplicateColumn => {
+            // What is written differently may mean the same.
+            inner_names::apart(&mut query)?;
+            named(names, query, &output).map_err(|_| error)
+        }
+        bound => bound,
+    }
+}
+
+/// [`bind`] of a query whose columns have names.
+fn named(names: &Names<'_>, mut query: ast::Query, output: &OutputNames) -> Result<Bound, SqlError> {
+    grouping_sets::written_out(&mut query)?;
+    type_calls::as_casts(&mut query, names.catalog())?;
     group_window::in_from(&mut query)?;
     whole_rows::written_out(&mut query, names.catalog())?;
     dependent_columns::grouped(&mut query, names.catalog())?;

@@ -13,6 +13,7 @@ use crate::SqlError;
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
 use crate::plan::functions::{CUT, Functions, MATCHES, SERIES};
+use crate::plan::hypothetical;
 use crate::plan::named_windows;
 use crate::plan::types::limited_text;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
@@ -128,6 +129,9 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
 
 /// What stands for a call that is spelt otherwise; `None` for any other.
 fn function_call(function: &Function) -> Result<Option<Expr>, SqlError> {
+    if let Some(counts) = hypothetical::as_counts(function)? {
+        return Ok(Some(counts));
+    }
     let name = function.name.to_string().to_lowercase();
     Ok(match name.as_str() {
         "make_interval" => interval_parts(function).map(|args| call("make_interval", args)),

@@ -134,7 +134,10 @@ impl Rewriting {
         let conditions = split_conjunction(&filter.predicate)
             .into_iter()
             .map(|condition| match negated_in(condition) {
-                Some(own) if self.is_streaming => self.not_in(own, &schema),
+                // DataFusion's join for NOT IN looks at no other condition when it meets a NULL.
+                Some(own) if self.is_streaming || !own.subquery.outer_ref_columns.is_empty() => {
+                    self.not_in(own, &schema)
+                }
                 Some(_) => Ok(condition.clone()),
                 None if matches!(condition, Expr::InSubquery(_) | Expr::Exists(_)) => Ok(condition.clone()),
                 None => self.expression(condition.clone(), &schema, false),

@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::plan::clauses;
 use crate::plan::functions::{Functions, arrays};
+use crate::plan::limits::limit_error;
 use crate::plan::place::planned_position_of;
 use crate::plan::suspect::Suspect;
 use crate::plan::values::{arrow_error, kernel_error};
@@ -45,7 +46,22 @@ pub(crate) fn translate_in(error: DataFusionError, ast: &impl Visit) -> SqlError
 pub fn translate(error: DataFusionError) -> SqlError {
     let (core, span) = innermost(error);
     let position = span.and_then(planned_position_of);
-    let translated = match core {
+    let limit = match &core {
+        DataFusionError::Plan(message)
+        | DataFusionError::NotImplemented(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::Internal(message) => limit_error(message),
+        _ => None,
+    };
+    let translated = limit.unwrap_or_else(|| in_our_words(core));
+    match position {
+        Some(position) => translated.at(position),
+        None => translated,
+    }
+}
+
+fn in_our_words(core: DataFusionError) -> SqlError {
+    match core {
         DataFusionError::External(error) => match error.downcast::<SqlError>() {
             Ok(error) => *error,
             Err(error) => {
@@ -72,10 +88,6 @@ pub fn translate(error: DataFusionError) -> SqlError {
             format!("the planner failed: {}", sentence_fragment(&message)),
         ),
         other => SqlError::new(SqlState::InternalError, in_words(&other.strip_backtrace())),
-    };
-    match position {
-        Some(position) => translated.at(position),
-        None => translated,
     }
 }
 

@@ -10,7 +10,10 @@ use crate::{SqlError, SqlState};
 
 /// The error for a text that cannot be read as a value of this type.
 pub(crate) fn invalid_text(text: &str, wanted: &DataType) -> SqlError {
-    let name = sql_type_name(wanted);
+    let name = match wanted {
+        DataType::Decimal128(..) => "numeric".to_owned(),
+        other => sql_type_name(other),
+    };
     let name = name.strip_suffix(" without time zone").unwrap_or(&name);
     let trimmed = text.trim();
     let is_time = matches!(

@@ -89,12 +89,14 @@ pub fn relations_read_by(statement: &Statement) -> Vec<ObjectName> {
         Statement::Update(update) => {
             let others = update.others.iter().flat_map(relations);
             let set = relations_of_set(&update.assignments, update.selection.as_deref());
-            others.chain(set).collect()
+            let with = update.with.iter().flat_map(relations);
+            with.chain(others).chain(set).collect()
         }
         Statement::Delete(delete) => {
+            let with = delete.with.iter().flat_map(relations);
             let others = delete.others.iter().flat_map(relations);
             let selection = delete.selection.as_deref().into_iter().flat_map(relations);
-            others.chain(selection).collect()
+            with.chain(others).chain(selection).collect()
         }
         _ => Vec::new(),
     }

@@ -79,9 +79,11 @@ pub enum InsertSource {
     Defaults,
 }
 
-/// `UPDATE table [AS alias] SET column = expression, … [FROM …] [WHERE …] [RETURNING …]`
+/// `[WITH …] UPDATE table [AS alias] SET column = expression, … [FROM …] [WHERE …] [RETURNING …]`
 #[derive(Debug, Clone)]
 pub struct Update {
+    /// `WITH …`: queries that the statement reads by their names.
+    pub with: Option<ast::With>,
     /// What is changed.
     pub target: Target,
     /// The assignments.
@@ -94,9 +96,13 @@ pub struct Update {
     pub returning: Option<Vec<ast::SelectItem>>,
 }
 
-/// `DELETE FROM table [AS alias] [USING …] [WHERE …] [RETURNING …]`
+/// `[WITH …] DELETE FROM table [AS alias] [USING …] [WHERE …] [RETURNING …]`, or `TRUNCATE table`
 #[derive(Debug, Clone)]
 pub struct Delete {
+    /// Whether it is TRUNCATE, which does not tell how many rows there were.
+    pub truncates: bool,
+    /// `WITH …`: queries that the statement reads by their names.
+    pub with: Option<ast::With>,
     /// What is changed.
     pub target: Target,
     /// `USING …`: relations that the condition may read besides.

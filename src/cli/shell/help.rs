@@ -58,12 +58,13 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "UPDATE",
-        "UPDATE table [AS alias] SET column = expression | DEFAULT [, …]\n[FROM …] [WHERE …] [RETURNING expression [, …]];",
+        "[WITH …] UPDATE table [AS alias] SET column = expression | DEFAULT [, …]\n[FROM …] [WHERE …] [RETURNING expression [, …]];",
     ),
     (
         "DELETE",
-        "DELETE FROM table [AS alias] [USING …] [WHERE …] [RETURNING expression [, …]];",
+        "[WITH …] DELETE FROM table [AS alias] [USING …] [WHERE …] [RETURNING expression [, …]];",
     ),
+    ("TRUNCATE", "TRUNCATE [TABLE] table;"),
     ("FLUSH", "FLUSH;"),
     (
         "COPY",

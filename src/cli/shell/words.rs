@@ -96,6 +96,7 @@ pub(super) const KEYWORDS: &[&str] = &[
     "THEN",
     "TIMESTAMP",
     "TIMESTAMPTZ",
+    "TRUNCATE",
     "TUMBLE",
     "UNION ALL",
     "UPDATE",

@@ -22,6 +22,8 @@ pub(super) struct Scope<'a> {
     pub(super) target: Option<&'a Target>,
     /// Others that they may read beside it.
     pub(super) others: &'a [ast::TableWithJoins],
+    /// Queries that they may read by their names.
+    pub(super) with: Option<&'a ast::With>,
 }
 
 /// A value for a column.
@@ -89,6 +91,7 @@ impl Scope<'_> {
         if let SetExpr::Select(select) = query.body.as_mut() {
             select.from.extend(self.others.iter().cloned());
         }
+        query.with = self.with.cloned();
         let bound = query::bind(&Names::new(self.catalog, Some(self.resolver)), &query)?;
         let fields = bound.plan.schema().fields().iter();
         Ok(fields.map(|field| field.data_type().clone()).collect())

@@ -91,6 +91,7 @@ pub(super) fn query(
         resolver: scope.resolver,
         target: Some(&insert.target),
         others: &excluded.tables()?,
+        with: None,
     };
     let set = SetColumns::new(&scope, table, &update.assignments)?;
     let own = called(&insert.target);

@@ -13,6 +13,7 @@ mod define;
 mod encodings;
 mod fields;
 mod formatting;
+mod framed;
 mod intervals;
 mod lengths;
 mod letters;
@@ -48,6 +49,7 @@ use self::operators::PgOperators;
 use crate::plan::context::planning_options;
 use crate::plan::json;
 
+pub(crate) use self::framed::in_frame;
 pub(crate) use self::intervals::{canonical_interval, greatest_interval, least_interval, length_of};
 pub(crate) use self::lengths::{CUT, FITTED};
 pub(crate) use self::numeric::divided;
@@ -86,11 +88,9 @@ const SYNONYMS: [(&str, &str); 4] = [
 ];
 
 /// The same of aggregates.
-const AGGREGATE_SYNONYMS: [(&str, &str); 4] = [
+const AGGREGATE_SYNONYMS: [(&str, &str); 2] = [
     ("approx_count_distinct", "approx_distinct"),
     ("every", "bool_and"),
-    ("variance", "var_samp"),
-    ("stddev_samp", "stddev"),
 ];
 
 static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {

@@ -1,19 +1,19 @@
 //! Ordered-set aggregates that DataFusion does not have, or with fewer digits: `mode()`, `percentile_disc(fraction)` and
-//! `percentile_cont(fraction)`, all with WITHIN GROUP.
+//! `percentile_cont(fraction)`, all with WITHIN GROUP; an array of fractions gives an array.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, ListArray, new_empty_array};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::{SortOptions, concat, filter, is_not_null, sort};
+use arrow::compute::{SortOptions, cast, concat, filter, is_not_null, sort};
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type};
-use datafusion::common::{Result as PlanResult, ScalarValue, plan_err};
+use datafusion::common::{DataFusionError, Result as PlanResult, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 use datafusion::physical_expr::expressions::Literal;
 
 use crate::plan::translate::external;
-use crate::plan::types::{column_type, sql_type_name};
+use crate::plan::types::{column_type, list_of, sql_type_name};
 use crate::{SqlError, SqlState};
 
 /// The aggregates.
@@ -62,10 +62,20 @@ impl AggregateUDFImpl for OrderedSet {
     }
 
     fn return_type(&self, args: &[DataType]) -> PlanResult<DataType> {
-        self.coerce_types(args).map(|types| types[0].clone())
+        let types = self.coerce_types(args)?;
+        Ok(match types.get(1) {
+            Some(DataType::List(_)) => list_of(types[0].clone()),
+            _ => types[0].clone(),
+        })
     }
 
     fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
+        if let [value, DataType::List(fraction)] = args
+            && (fraction.data_type().is_numeric() || fraction.data_type().is_null())
+        {
+            let types = self.coerce_types(&[value.clone(), DataType::Float64])?;
+            return Ok(vec![types[0].clone(), list_of(DataType::Float64)]);
+        }
         match (self.choice, args) {
             (Choice::Mode, [value]) => Ok(vec![column_type(value)]),
             (Choice::Percentile, [value, fraction]) if fraction.is_numeric() => {
@@ -90,10 +100,15 @@ impl AggregateUDFImpl for OrderedSet {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         let fraction = match self.choice {
             Choice::Mode => None,
-            Choice::Percentile | Choice::Interpolated => Some(fraction_of(&args, self.name())?),
+            Choice::Percentile | Choice::Interpolated => Some(Fractions::of(&args, self.name())?),
         };
         Ok(Box::new(Chosen {
-            data_type: args.return_field.data_type().clone(),
+            data_type: match args.return_field.data_type() {
+                DataType::List(value) if matches!(fraction, Some(Fractions::Several(_))) => {
+                    value.data_type().clone()
+                }
+                value => value.clone(),
+            },
             options: args
                 .order_bys
                 .first()
@@ -105,7 +120,11 @@ impl AggregateUDFImpl for OrderedSet {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        let item = Arc::new(Field::new_list_field(args.return_type().clone(), true));
+        let value = args
+            .input_fields
+            .first()
+            .map_or(args.return_type(), |field| field.data_type());
+        let item = Arc::new(Field::new_list_field(value.clone(), true));
         Ok(vec![Arc::new(Field::new(
             format!("{}[0]", args.name),
             DataType::List(item),
@@ -122,23 +141,52 @@ impl AggregateUDFImpl for OrderedSet {
     }
 }
 
-/// The constant fraction.
-fn fraction_of(args: &AccumulatorArgs<'_>, name: &str) -> PlanResult<f64> {
-    let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
-    let value = literal
-        .map(|literal| literal.value().cast_to(&DataType::Float64))
-        .transpose()?;
-    let Some(ScalarValue::Float64(Some(fraction))) = value else {
-        let error = SqlError::unsupported(format!("{name}() with a fraction that is no constant"));
-        return Err(external(error));
-    };
-    match (0.0..=1.0).contains(&fraction) {
-        true => Ok(fraction),
-        false => Err(external(SqlError::new(
-            SqlState::NumericValueOutOfRange,
-            format!("percentile value {fraction} is not between 0 and 1"),
-        ))),
+/// The constant fractions.
+#[derive(Debug, Clone, PartialEq)]
+enum Fractions {
+    One(f64),
+    /// An array, whose NULLs give NULLs.
+    Several(Vec<Option<f64>>),
+}
+
+impl Fractions {
+    fn of(args: &AccumulatorArgs<'_>, name: &str) -> PlanResult<Self> {
+        let literal = args.exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
+        let fractions = match literal.map(Literal::value) {
+            Some(ScalarValue::List(list)) if list.len() == 1 && list.is_valid(0) => {
+                let fractions = cast(&list.value(0), &DataType::Float64)?;
+                Self::Several(fractions.as_primitive::<Float64Type>().iter().collect())
+            }
+            Some(value) => match value.cast_to(&DataType::Float64)? {
+                ScalarValue::Float64(Some(fraction)) => Self::One(fraction),
+                _ => return Err(no_constant(name)),
+            },
+            None => return Err(no_constant(name)),
+        };
+        for fraction in fractions.each() {
+            if !(0.0..=1.0).contains(&fraction) {
+                return Err(external(SqlError::new(
+                    SqlState::NumericValueOutOfRange,
+                    format!("percentile value {fraction} is not between 0 and 1"),
+                )));
+            }
+        }
+        Ok(fractions)
     }
+
+    fn each(&self) -> impl Iterator<Item = f64> {
+        let (one, several) = match self {
+            Self::One(fraction) => (Some(*fraction), [].as_slice()),
+            Self::Several(fractions) => (None, fractions.as_slice()),
+        };
+        one.into_iter().chain(several.iter().flatten().copied())
+    }
+}
+
+fn no_constant(name: &str) -> DataFusionError {
+    external(SqlError::unsupported(format!(
+        "{name}() with a fraction that is no constant"
+    )))
 }
 
 /// The values of a group so far.
@@ -146,7 +194,7 @@ fn fraction_of(args: &AccumulatorArgs<'_>, name: &str) -> PlanResult<f64> {
 struct Chosen {
     data_type: DataType,
     options: SortOptions,
-    fraction: Option<f64>,
+    fraction: Option<Fractions>,
     is_interpolated: bool,
     values: Vec<ArrayRef>,
 }
@@ -161,6 +209,21 @@ impl Chosen {
     }
 }
 
+impl Chosen {
+    /// The value at this part of the way through sorted values.
+    fn at(&self, sorted: &ArrayRef, fraction: f64) -> PlanResult<ScalarValue> {
+        if sorted.is_empty() {
+            return ScalarValue::try_from(&self.data_type);
+        }
+        if self.is_interpolated {
+            let between = interpolated(sorted.as_primitive::<Float64Type>().values(), fraction);
+            return Ok(ScalarValue::Float64(Some(between)));
+        }
+        let place = (fraction * sorted.len() as f64).ceil().max(1.0) as usize - 1;
+        ScalarValue::try_from_array(sorted, place.min(sorted.len() - 1))
+    }
+}
+
 impl Accumulator for Chosen {
     fn update_batch(&mut self, values: &[ArrayRef]) -> PlanResult<()> {
         if let Some(values) = values.first() {
@@ -171,18 +234,26 @@ impl Accumulator for Chosen {
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
         let sorted = sort(&self.all()?, Some(self.options))?;
-        if sorted.is_empty() {
-            return ScalarValue::try_from(&self.data_type);
+        match &self.fraction {
+            None if sorted.is_empty() => ScalarValue::try_from(&self.data_type),
+            None => ScalarValue::try_from_array(&sorted, longest_run(&sorted)?),
+            Some(Fractions::One(fraction)) => self.at(&sorted, *fraction),
+            // Without a value there is no array.
+            Some(Fractions::Several(_)) if sorted.is_empty() => {
+                ScalarValue::try_from(&list_of(self.data_type.clone()))
+            }
+            Some(Fractions::Several(fractions)) => {
+                let values = fractions.iter().map(|fraction| match fraction {
+                    Some(fraction) => self.at(&sorted, *fraction),
+                    None => ScalarValue::try_from(&self.data_type),
+                });
+                let values = values.collect::<PlanResult<Vec<_>>>()?;
+                Ok(ScalarValue::List(ScalarValue::new_list_nullable(
+                    &values,
+                    &self.data_type,
+                )))
+            }
         }
-        if let (true, Some(fraction)) = (self.is_interpolated, self.fraction) {
-            let between = interpolated(sorted.as_primitive::<Float64Type>().values(), fraction);
-            return Ok(ScalarValue::Float64(Some(between)));
-        }
-        let place = match self.fraction {
-            Some(fraction) => (fraction * sorted.len() as f64).ceil().max(1.0) as usize - 1,
-            None => longest_run(&sorted)?,
-        };
-        ScalarValue::try_from_array(&sorted, place.min(sorted.len() - 1))
     }
 
     fn size(&self) -> usize {

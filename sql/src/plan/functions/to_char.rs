@@ -34,7 +34,13 @@ pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Re
     let (hours, micros) = (span.micros / MICROS_PER_HOUR, span.micros % MICROS_PER_HOUR);
     let clock = Moment::new(0, micros.abs());
     for part in &pattern.0 {
-        let Part::Field { word, is_filled, .. } = part else {
+        let Part::Field {
+            word,
+            is_filled,
+            ordinal,
+            ..
+        } = part
+        else {
             if let Part::Text(char) = part {
                 text.push(*char);
             }
@@ -56,6 +62,7 @@ pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Re
                 if let Part::Field { field, letters, .. } = part {
                     field.write(clock, *letters, *is_filled, text);
                 }
+                end_ordinal(*ordinal, text);
                 continue;
             }
             other => {
@@ -65,6 +72,7 @@ pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Re
             }
         };
         text.push_str(&written);
+        end_ordinal(*ordinal, text);
     }
     Ok(())
 }
@@ -98,7 +106,7 @@ const DAYS: [&str; 7] = [
 const NAME_WIDTH: usize = 9;
 
 /// What stands in a pattern, with how it is computed; what another begins with comes after that one.
-const FIELDS: [(&str, Field); 36] = [
+const FIELDS: [(&str, Field); 43] = [
     ("HH24", Field::Number(2, |at| at.hour())),
     ("HH12", Field::Number(2, |at| (at.hour() + 11) % 12 + 1)),
     ("HH", Field::Number(2, |at| (at.hour() + 11) % 12 + 1)),
@@ -118,10 +126,17 @@ const FIELDS: [(&str, Field); 36] = [
     ("P.M.", Field::Half(["A.M.", "P.M."])),
     ("AM", Field::Half(["AM", "PM"])),
     ("PM", Field::Half(["AM", "PM"])),
-    ("YYYY", Field::Number(4, |at| at.year())),
-    ("YYY", Field::Number(3, |at| at.year() % 1000)),
-    ("YY", Field::Number(2, |at| at.year() % 100)),
-    ("Y", Field::Number(1, |at| at.year() % 10)),
+    ("B.C.", Field::Era(["B.C.", "A.D."])),
+    ("A.D.", Field::Era(["B.C.", "A.D."])),
+    ("BC", Field::Era(["BC", "AD"])),
+    ("AD", Field::Era(["BC", "AD"])),
+    ("CC", Field::Number(2, century)),
+    ("RM", Field::Roman),
+    ("Y,YYY", Field::Thousands),
+    ("YYYY", Field::Number(4, year)),
+    ("YYY", Field::Number(3, |at| year(at) % 1000)),
+    ("YY", Field::Number(2, |at| year(at) % 100)),
+    ("Y", Field::Number(1, |at| year(at) % 10)),
     ("IYYY", Field::Number(4, |at| at.iso_week().0)),
     ("IYY", Field::Number(3, |at| at.iso_week().0 % 1000)),
     ("IY", Field::Number(2, |at| at.iso_week().0 % 100)),
@@ -155,9 +170,26 @@ const NAMES: [(&str, Field); 4] = [
     ("Dy", Field::Name(&DAYS, 3, |at| at.iso_day() as usize - 1)),
 ];
 /// What PostgreSQL has beside.
-const UNSUPPORTED: [&str; 13] = [
-    "Y,YYY", "CC", "RM", "TZH", "TZM", "TZ", "OF", "B.C.", "A.D.", "BC", "AD", "FX", "TM",
+const UNSUPPORTED: [&str; 6] = ["TZH", "TZM", "TZ", "OF", "FX", "TM"];
+
+/// Months from January to December.
+const ROMAN: [&str; 12] = [
+    "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII",
 ];
+/// The length that they are filled up to.
+const ROMAN_WIDTH: usize = 4;
+
+/// The year of its era: there is none between 1 BC and 1.
+fn year(at: Moment) -> i64 {
+    at.year().abs()
+}
+
+fn century(at: Moment) -> i64 {
+    match at.astronomical_year() {
+        year @ 1.. => (year - 1) / 100 + 1,
+        year => year / 100 - 1,
+    }
+}
 
 /// How a field is computed.
 #[derive(Clone, Copy)]
@@ -168,6 +200,12 @@ enum Field {
     Fraction(usize, fn(Moment) -> i64),
     /// Before noon, after noon.
     Half([&'static str; 2]),
+    /// Before and after the year 1.
+    Era([&'static str; 2]),
+    /// The month in Roman numerals.
+    Roman,
+    /// The year with a comma.
+    Thousands,
     /// A name, filled with spaces up to [`NAME_WIDTH`], or its first characters.
     Name(&'static [&'static str], usize, fn(Moment) -> usize),
 }
@@ -187,6 +225,8 @@ enum Part {
         field: Field,
         letters: Letters,
         is_filled: bool,
+        /// In which letters the end of an ordinal number follows, if it does.
+        ordinal: Option<Letters>,
     },
 }
 
@@ -207,14 +247,21 @@ impl Pattern {
                 None => (true, rest),
             };
             if let Some((word, field, letters)) = field_at(at) {
-                refuse_suffix(&at[word.len()..])?;
+                rest = &at[word.len()..];
+                if begins_with(rest, "SP").is_some() {
+                    return Err(unsupported("SP"));
+                }
+                let ordinal = begins_with(rest, "TH");
+                if ordinal.is_some() {
+                    rest = &rest[2..];
+                }
                 parts.push(Part::Field {
                     word,
                     field,
                     letters,
                     is_filled,
+                    ordinal: ordinal.filter(|_| field.is_number()),
                 });
-                rest = &at[word.len()..];
                 continue;
             }
             if !is_filled {
@@ -244,14 +291,40 @@ impl Pattern {
                     field,
                     letters,
                     is_filled,
+                    ordinal,
                     ..
-                } => field.write(at, *letters, *is_filled, text),
+                } => {
+                    field.write(at, *letters, *is_filled, text);
+                    end_ordinal(*ordinal, text);
+                }
             }
         }
     }
 }
 
+/// Ends an ordinal number: `1st`, `2ND`, `11th`.
+fn end_ordinal(letters: Option<Letters>, number: &mut String) {
+    let Some(letters) = letters else { return };
+    let mut digits = number.bytes().rev();
+    let (last, before) = (digits.next(), digits.next());
+    let end = match (before, last) {
+        (Some(b'1'), _) => "TH",
+        (_, Some(b'1')) => "ST",
+        (_, Some(b'2')) => "ND",
+        (_, Some(b'3')) => "RD",
+        _ => "TH",
+    };
+    match letters {
+        Letters::Lower => number.push_str(&end.to_lowercase()),
+        Letters::Upper | Letters::Name => number.push_str(end),
+    }
+}
+
 impl Field {
+    fn is_number(self) -> bool {
+        matches!(self, Self::Number(..) | Self::Fraction(..) | Self::Thousands)
+    }
+
     fn write(self, at: Moment, letters: Letters, is_filled: bool, text: &mut String) {
         let in_letters = |name: &str| match letters {
             Letters::Upper => name.to_uppercase(),
@@ -261,13 +334,25 @@ impl Field {
         let written = match self {
             Self::Number(width, number) => {
                 let width = if is_filled { width } else { 0 };
-                write!(text, "{:0width$}", number(at))
+                let number = number(at);
+                let width = width + usize::from(number < 0 && is_filled);
+                write!(text, "{number:0width$}")
             }
             Self::Fraction(width, number) => write!(text, "{:0width$}", number(at)),
             Self::Half([morning, afternoon]) => {
                 let name = if at.hour() < 12 { morning } else { afternoon };
                 write!(text, "{}", in_letters(name))
             }
+            Self::Era([before, after]) => {
+                let name = if at.year() > 0 { after } else { before };
+                write!(text, "{}", in_letters(name))
+            }
+            Self::Roman => {
+                let month = in_letters(ROMAN[at.month() as usize - 1]);
+                let width = if is_filled { ROMAN_WIDTH } else { 0 };
+                write!(text, "{month:width$}")
+            }
+            Self::Thousands => write!(text, "{},{:03}", year(at) / 1000, year(at) % 1000),
             Self::Name(names, length, index) => {
                 let name = names[index(at)];
                 let name = in_letters(&name[..name.len().min(length)]);
@@ -316,13 +401,6 @@ fn quoted<'text>(text: &'text str, parts: &mut Vec<Part>) -> &'text str {
     ""
 }
 
-fn refuse_suffix(rest: &str) -> Result<(), SqlError> {
-    let suffix = ["TH", "SP"]
-        .into_iter()
-        .find(|word| begins_with(rest, word).is_some());
-    suffix.map_or(Ok(()), |suffix| Err(unsupported(suffix)))
-}
-
 fn unsupported(word: &str) -> SqlError {
     SqlError::unsupported(format!("\"{word}\" in a pattern of to_char()"))
         .with_hint("Text that stands for itself is written in double quotes.")
@@ -356,6 +434,11 @@ mod tests {
             ),
             ("FMHH12 FMMI FMDDD FMFF1 FMUS A.M.", "3 4 365 6 678901 P.M."),
             ("\"Week of\" IW \\\" \"a\\\"b\" é", "Week of 01 \" a\"b é"),
+            (
+                "DDTH FMDDth CC Y,YYY HH12TH MIth DDDth",
+                "30TH 30th 21 2,024 03RD 04th 365th",
+            ),
+            ("[RM] [FMrm] AD b.c.", "[XII ] [xii] AD a.d."),
         ];
         for (pattern, expected) in cases {
             assert_eq!(shown(pattern, at), expected, "{pattern}");

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Float32Array, Float64Array,
-    IntervalMonthDayNanoArray, StringArray, StringBuilder, Time64MicrosecondArray, TimestampMicrosecondArray,
+    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array,
+    Float64Array, IntervalMonthDayNanoArray, StringArray, StringBuilder, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
@@ -16,7 +17,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::{bytea, datetime, interval, nested};
+use super::{bytea, datetime, interval, nested, numeric};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
 use crate::plan::values::invalid_text;
@@ -156,6 +157,7 @@ enum Target {
     Boolean,
     Real,
     Double,
+    Numeric { precision: u8, scale: i8 },
     Bytea,
     Interval,
     Date,
@@ -170,6 +172,10 @@ impl Target {
             DataType::Boolean => Self::Boolean,
             DataType::Float32 => Self::Real,
             DataType::Float64 => Self::Double,
+            DataType::Decimal128(precision, scale) if *scale >= 0 => Self::Numeric {
+                precision: *precision,
+                scale: *scale,
+            },
             DataType::Binary => Self::Bytea,
             DataType::Interval(IntervalUnit::MonthDayNano) => Self::Interval,
             DataType::Date32 => Self::Date,
@@ -185,6 +191,7 @@ impl Target {
             Self::Boolean => DataType::Boolean,
             Self::Real => DataType::Float32,
             Self::Double => DataType::Float64,
+            Self::Numeric { precision, scale } => DataType::Decimal128(precision, scale),
             Self::Bytea => DataType::Binary,
             Self::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
             Self::Date => DataType::Date32,
@@ -200,6 +207,7 @@ impl Target {
             Self::Boolean => ["bool", "try_bool"],
             Self::Real => ["float4", "try_float4"],
             Self::Double => ["float8", "try_float8"],
+            Self::Numeric { .. } => ["numeric", "try_numeric"],
             Self::Bytea => ["bytea", "try_bytea"],
             Self::Interval => ["interval", "try_interval"],
             Self::Date => ["date", "try_date"],
@@ -246,6 +254,10 @@ impl FromText {
             Target::Boolean => Arc::new(BooleanArray::from(self.each(texts, boolean)?)),
             Target::Real => Arc::new(Float32Array::from(self.each(texts, real)?)),
             Target::Double => Arc::new(Float64Array::from(self.each(texts, double)?)),
+            Target::Numeric { precision, scale } => {
+                let values = self.each(texts, |text| numeric::read(text, precision, scale))?;
+                Arc::new(Decimal128Array::from(values).with_data_type(self.target.data_type()))
+            }
             Target::Bytea => {
                 let values = self.each(texts, bytea::read)?;
                 Arc::new(values.iter().map(Option::as_deref).collect::<BinaryArray>())

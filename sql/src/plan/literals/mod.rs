@@ -13,6 +13,7 @@ mod datetime;
 mod interval;
 mod nested;
 mod nested_text;
+mod numeric;
 mod zone;
 
 use std::ops::ControlFlow;
@@ -29,6 +30,7 @@ pub(crate) use self::casts::{text_casts, to_text};
 pub(crate) use self::datetime::offset_micros;
 use self::interval::{Interval, Unit};
 pub(crate) use self::nested::{constant as nested_constant, nested_cast};
+pub(crate) use self::numeric::exact_constant;
 pub(crate) use self::zone::{all_in_zone, in_zone, shown_in_zone};
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;

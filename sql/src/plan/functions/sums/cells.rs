@@ -1,10 +1,16 @@
 //! Sums of floats and of intervals, from which values are also taken away: those of views and of one-shot reads alike.
 
-use arrow::datatypes::IntervalMonthDayNano;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, PrimitiveArray};
+use arrow::datatypes::{
+    DataType, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, ToByteSlice,
+};
 
 use super::super::span::{Span, out_of_range};
+use super::{INTERVAL, Outcome, Statistic, SumCell};
 use crate::SqlError;
-use crate::plan::floats::overflow;
+use crate::plan::floats::{overflow, real};
 
 /// What a sum is set aside in when it leaves the range of floats: 2^1023, half of where the range ends.
 const UNIT: f64 = f64::from_bits(0x7fe0_0000_0000_0000);
@@ -244,6 +250,147 @@ impl IntervalSum {
             days: part(self.days)?,
             micros: part(self.micros)?,
         })
+    }
+}
+
+/// Eight bytes at a place, counted in eights.
+pub(super) fn eight(bytes: &[u8], at: usize) -> Option<[u8; 8]> {
+    bytes.get(at * 8..at * 8 + 8)?.try_into().ok()
+}
+
+/// A float as bytes that are equal for equal floats.
+pub(super) fn bytes_of_float(value: f64) -> Vec<u8> {
+    let plain = if value.is_nan() { f64::NAN } else { value + 0.0 };
+    plain.to_le_bytes().to_vec()
+}
+
+impl SumCell for FloatSum {
+    type Value = Float64Type;
+
+    const TYPE: DataType = DataType::Float64;
+
+    const RETRACTS: bool = true;
+
+    #[inline]
+    fn add(&mut self, value: f64, weight: i64) {
+        Self::add(self, value, weight);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        Self::merge(self, other);
+    }
+
+    fn bytes_of(value: f64) -> Vec<u8> {
+        bytes_of_float(value)
+    }
+
+    fn value_of(bytes: &[u8]) -> Option<f64> {
+        eight(bytes, 0).map(f64::from_le_bytes)
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for float in [self.sum.sum, self.error, self.residue] {
+            out.extend_from_slice(&float.to_le_bytes());
+        }
+        let counts = [
+            self.sum.aside,
+            self.count,
+            self.nan,
+            self.infinite,
+            self.negative_infinite,
+        ];
+        for count in counts {
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let float = |at| eight(bytes, at).map(f64::from_le_bytes);
+        let count = |at| eight(bytes, at).map(i64::from_le_bytes);
+        Some(Self {
+            sum: WideFloat {
+                sum: float(0)?,
+                aside: count(3)?,
+            },
+            error: float(1)?,
+            residue: float(2)?,
+            count: count(4)?,
+            nan: count(5)?,
+            infinite: count(6)?,
+            negative_infinite: count(7)?,
+        })
+    }
+
+    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
+        let totals = cells.iter().map(|cell| {
+            Ok(cell.total()?.map(|total| match outcome.statistic {
+                Statistic::Mean => total / cell.count as f64,
+                _ => total,
+            }))
+        });
+        let totals = totals.collect::<Result<Vec<Option<f64>>, SqlError>>()?;
+        if outcome.result != DataType::Float32 {
+            return Ok(Arc::new(PrimitiveArray::<Float64Type>::from(totals)));
+        }
+        let reals = totals.into_iter().map(|total| total.map(real).transpose());
+        let reals = reals.collect::<Result<Vec<Option<f32>>, SqlError>>()?;
+        Ok(Arc::new(PrimitiveArray::<Float32Type>::from(reals)))
+    }
+}
+
+impl SumCell for IntervalSum {
+    type Value = IntervalMonthDayNanoType;
+
+    const TYPE: DataType = INTERVAL;
+
+    const RETRACTS: bool = true;
+
+    fn add(&mut self, value: IntervalMonthDayNano, weight: i64) {
+        Self::add(self, value, weight);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        Self::merge(self, other);
+    }
+
+    fn bytes_of(value: IntervalMonthDayNano) -> Vec<u8> {
+        value.to_byte_slice().to_vec()
+    }
+
+    fn value_of(bytes: &[u8]) -> Option<IntervalMonthDayNano> {
+        let parts = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
+        let nanos = eight(bytes, 1).map(i64::from_ne_bytes)?;
+        Some(IntervalMonthDayNano::new(parts(0)?, parts(4)?, nanos))
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for part in [self.months, self.days, self.micros, i128::from(self.count)] {
+            out.extend_from_slice(&part.to_le_bytes());
+        }
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let part = |at: usize| {
+            let bytes = bytes.get(at * 16..at * 16 + 16)?;
+            bytes.try_into().ok().map(i128::from_le_bytes)
+        };
+        Some(Self {
+            months: part(0)?,
+            days: part(1)?,
+            micros: part(2)?,
+            count: part(3)?.try_into().ok()?,
+        })
+    }
+
+    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
+        let results = cells.iter().map(|cell| match outcome.statistic {
+            Statistic::Mean => cell.mean(),
+            _ => cell.total(),
+        });
+        let results = results.collect::<Result<Vec<_>, SqlError>>()?;
+        Ok(Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from(
+            results,
+        )))
     }
 }
 

@@ -1,47 +1,38 @@
-//! `sum` and `avg` of NUMERIC, floats and intervals, and `min` and `max` of intervals, for one-shot reads and windows. Sums
-//! leave their range where PostgreSQL's do, with an error, and a window that moves on forgets what it has left.
+//! `sum` and `avg` of NUMERIC, floats and intervals, variances and what else is found from sums, and `min` and `max` of intervals,
+//! for one-shot reads and windows. Sums leave their range where PostgreSQL's do, with an error, and a window that moves on
+//! forgets what it has left.
 
 mod cells;
 mod extremes;
+mod kinds;
+mod moments;
 mod numbers;
+mod pairs;
+mod wide;
 mod written;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, BooleanArray, PrimitiveArray};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, IntervalUnit, ToByteSlice,
-};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, FieldRef, IntervalUnit};
 use datafusion::common::{
     DataFusionError, Result as PlanResult, ScalarValue, exec_datafusion_err, internal_err,
 };
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
-};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, EmitTo, GroupsAccumulator};
 
 pub use self::cells::{FloatSum, IntervalSum, WideFloat};
+use self::kinds::Kind;
 pub use self::numbers::NumericSum;
 use self::written::Written;
 use crate::SqlError;
-use crate::plan::floats::real;
 use crate::plan::translate::external;
-use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE};
 
 /// The type of intervals.
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
-
-static FLOATS: LazyLock<[Arc<AggregateUDF>; 2]> =
-    LazyLock::new(|| [false, true].map(|mean| Summed::function(Kind::Floats, mean)));
-static INTERVALS: LazyLock<[Arc<AggregateUDF>; 2]> =
-    LazyLock::new(|| [false, true].map(|mean| Summed::function(Kind::Intervals, mean)));
-
-static NUMERICS: LazyLock<[Arc<AggregateUDF>; 2]> =
-    LazyLock::new(|| [false, true].map(|mean| Summed::function(Kind::Numerics, mean)));
 
 /// The aggregates with `sum` and `avg` that take intervals too. They stand in a plan until [`of_type`] replaces them.
 pub(crate) fn with_intervals(
@@ -52,6 +43,7 @@ pub(crate) fn with_intervals(
             *function = Written::of(function);
         }
     }
+    functions.extend(moments::functions().chain(pairs::functions()));
     functions
 }
 
@@ -63,12 +55,12 @@ pub(crate) fn of_type(function: &Arc<AggregateUDF>, argument: &DataType) -> Arc<
         "min" if is_interval => extremes::smallest(),
         "max" if is_interval => extremes::greatest(),
         name @ ("sum" | "avg") => {
-            let mean = usize::from(name == "avg");
+            let mean = name == "avg";
             match function.inner().downcast_ref::<Written>() {
-                _ if is_interval => Arc::clone(&INTERVALS[mean]),
-                _ if argument.is_floating() => Arc::clone(&FLOATS[mean]),
+                _ if is_interval => Kind::Intervals.function(mean),
+                _ if argument.is_floating() => Kind::Floats.function(mean),
                 // The mean of integers is NUMERIC.
-                _ if is_decimal || (mean == 1 && argument.is_integer()) => Arc::clone(&NUMERICS[mean]),
+                _ if is_decimal || (mean && argument.is_integer()) => Kind::Numerics.function(mean),
                 Some(written) => Arc::clone(&written.theirs),
                 None => Arc::clone(function),
             }
@@ -84,6 +76,9 @@ trait SumCell: Copy + Default + fmt::Debug + Send + Sync + PartialEq + 'static {
 
     /// The type of the values.
     const TYPE: DataType;
+
+    /// Whether what is taken away leaves no trace.
+    const RETRACTS: bool;
 
     fn add(&mut self, value: <Self::Value as ArrowPrimitiveType>::Native, weight: i64);
 
@@ -103,11 +98,29 @@ trait SumCell: Copy + Default + fmt::Debug + Send + Sync + PartialEq + 'static {
     fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError>;
 }
 
+/// What the values of a group become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Statistic {
+    Sum,
+    Mean,
+    Variance(Divisor),
+    /// The square root of the variance.
+    Deviation(Divisor),
+}
+
+/// By what squares of deviations are divided for a variance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Divisor {
+    /// The count of the values.
+    Population,
+    /// One less.
+    Sample,
+}
+
 /// What sums become.
 #[derive(Debug, Clone)]
 struct Outcome {
-    /// Whether it is their quotient by the count.
-    mean: bool,
+    statistic: Statistic,
     /// The type of what is summed.
     argument: DataType,
     /// The type of the result.
@@ -115,238 +128,21 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(mean: bool, args: &AccumulatorArgs<'_>) -> Self {
+    fn of(statistic: Statistic, args: &AccumulatorArgs<'_>) -> Self {
         let argument = args.expr_fields.first();
         let result = args.return_field.data_type().clone();
         Self {
-            mean,
+            statistic,
             argument: argument.map_or_else(|| result.clone(), |field| field.data_type().clone()),
             result,
         }
     }
 }
 
-fn eight(bytes: &[u8], at: usize) -> Option<[u8; 8]> {
-    bytes.get(at * 8..at * 8 + 8)?.try_into().ok()
-}
-
-impl SumCell for FloatSum {
-    type Value = Float64Type;
-
-    const TYPE: DataType = DataType::Float64;
-
-    #[inline]
-    fn add(&mut self, value: f64, weight: i64) {
-        Self::add(self, value, weight);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        Self::merge(self, other);
-    }
-
-    fn bytes_of(value: f64) -> Vec<u8> {
-        let plain = if value.is_nan() { f64::NAN } else { value + 0.0 };
-        plain.to_le_bytes().to_vec()
-    }
-
-    fn value_of(bytes: &[u8]) -> Option<f64> {
-        eight(bytes, 0).map(f64::from_le_bytes)
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        for float in [self.sum.sum, self.error, self.residue] {
-            out.extend_from_slice(&float.to_le_bytes());
-        }
-        let counts = [
-            self.sum.aside,
-            self.count,
-            self.nan,
-            self.infinite,
-            self.negative_infinite,
-        ];
-        for count in counts {
-            out.extend_from_slice(&count.to_le_bytes());
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let float = |at| eight(bytes, at).map(f64::from_le_bytes);
-        let count = |at| eight(bytes, at).map(i64::from_le_bytes);
-        Some(Self {
-            sum: WideFloat {
-                sum: float(0)?,
-                aside: count(3)?,
-            },
-            error: float(1)?,
-            residue: float(2)?,
-            count: count(4)?,
-            nan: count(5)?,
-            infinite: count(6)?,
-            negative_infinite: count(7)?,
-        })
-    }
-
-    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
-        let totals = cells.iter().map(|cell| {
-            Ok(cell.total()?.map(|total| match outcome.mean {
-                true => total / cell.count as f64,
-                false => total,
-            }))
-        });
-        let totals = totals.collect::<Result<Vec<Option<f64>>, SqlError>>()?;
-        if outcome.result != DataType::Float32 {
-            return Ok(Arc::new(PrimitiveArray::<Float64Type>::from(totals)));
-        }
-        let reals = totals.into_iter().map(|total| total.map(real).transpose());
-        let reals = reals.collect::<Result<Vec<Option<f32>>, SqlError>>()?;
-        Ok(Arc::new(PrimitiveArray::<Float32Type>::from(reals)))
-    }
-}
-
-impl SumCell for IntervalSum {
-    type Value = IntervalMonthDayNanoType;
-
-    const TYPE: DataType = INTERVAL;
-
-    fn add(&mut self, value: IntervalMonthDayNano, weight: i64) {
-        Self::add(self, value, weight);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        Self::merge(self, other);
-    }
-
-    fn bytes_of(value: IntervalMonthDayNano) -> Vec<u8> {
-        value.to_byte_slice().to_vec()
-    }
-
-    fn value_of(bytes: &[u8]) -> Option<IntervalMonthDayNano> {
-        let parts = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(i32::from_ne_bytes);
-        let nanos = eight(bytes, 1).map(i64::from_ne_bytes)?;
-        Some(IntervalMonthDayNano::new(parts(0)?, parts(4)?, nanos))
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        for part in [self.months, self.days, self.micros, i128::from(self.count)] {
-            out.extend_from_slice(&part.to_le_bytes());
-        }
-    }
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let part = |at: usize| {
-            let bytes = bytes.get(at * 16..at * 16 + 16)?;
-            bytes.try_into().ok().map(i128::from_le_bytes)
-        };
-        Some(Self {
-            months: part(0)?,
-            days: part(1)?,
-            micros: part(2)?,
-            count: part(3)?.try_into().ok()?,
-        })
-    }
-
-    fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
-        let results = cells.iter().map(|cell| match outcome.mean {
-            true => cell.mean(),
-            false => cell.total(),
-        });
-        let results = results.collect::<Result<Vec<_>, SqlError>>()?;
-        Ok(Arc::new(PrimitiveArray::<IntervalMonthDayNanoType>::from(
-            results,
-        )))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
-    Floats,
-    Intervals,
-    Numerics,
-}
-
-/// `sum` or `avg` of one kind of values.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Summed {
-    kind: Kind,
-    mean: bool,
-    signature: Signature,
-}
-
-impl Summed {
-    fn function(kind: Kind, mean: bool) -> Arc<AggregateUDF> {
-        Arc::new(AggregateUDF::from(Self {
-            kind,
-            mean,
-            signature: Signature::user_defined(Volatility::Immutable),
-        }))
-    }
-
-    /// The type of the result: sums of REAL are REAL, means are not. Means of NUMERIC have the digits behind the point that the
-    /// values have, at least 16.
-    fn result_type(&self, argument: &DataType) -> DataType {
-        match (self.kind, self.mean, argument) {
-            (Kind::Floats, false, DataType::Float32) => DataType::Float32,
-            (Kind::Floats, ..) => FloatSum::TYPE,
-            (Kind::Intervals, ..) => IntervalSum::TYPE,
-            (Kind::Numerics, true, DataType::Decimal128(_, scale)) => {
-                DataType::Decimal128(DECIMAL_DIGITS, (*scale).max(DECIMAL_SCALE))
-            }
-            (Kind::Numerics, false, DataType::Decimal128(precision, scale)) => {
-                // As DataFusion has it: ten digits more, for ten thousand million values.
-                DataType::Decimal128((precision + 10).min(DECIMAL_DIGITS), *scale)
-            }
-            (Kind::Numerics, ..) => NumericSum::TYPE,
-        }
-    }
-}
-
-impl AggregateUDFImpl for Summed {
-    fn name(&self) -> &str {
-        if self.mean { "avg" } else { "sum" }
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, args: &[DataType]) -> PlanResult<DataType> {
-        match args {
-            [argument] => Ok(self.result_type(argument)),
-            _ => internal_err!("{} takes one argument", self.name()),
-        }
-    }
-
-    fn coerce_types(&self, args: &[DataType]) -> PlanResult<Vec<DataType>> {
-        if self.kind == Kind::Numerics {
-            return Ok(args.to_vec());
-        }
-        Ok(args.iter().map(|argument| self.result_type(argument)).collect())
-    }
-
-    fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
-        Ok(match self.kind {
-            Kind::Floats => Box::new(One::<FloatSum>::new(self.mean, &args)),
-            Kind::Intervals => Box::new(One::<IntervalSum>::new(self.mean, &args)),
-            Kind::Numerics => Box::new(One::<NumericSum>::new(self.mean, &args)),
-        })
-    }
-
-    fn state_fields(&self, args: StateFieldsArgs<'_>) -> PlanResult<Vec<FieldRef>> {
-        let name = format!("{}[sum]", args.name);
-        Ok(vec![Arc::new(Field::new(name, DataType::Binary, true))])
-    }
-
-    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        !args.is_distinct
-    }
-
-    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn GroupsAccumulator>> {
-        Ok(match self.kind {
-            Kind::Floats => Box::new(Many::<FloatSum>::new(self.mean, &args)),
-            Kind::Intervals => Box::new(Many::<IntervalSum>::new(self.mean, &args)),
-            Kind::Numerics => Box::new(Many::<NumericSum>::new(self.mean, &args)),
-        })
-    }
+/// The state of a part of a group, as one value.
+fn state_fields(args: &StateFieldsArgs<'_>) -> Vec<FieldRef> {
+    let name = format!("{}[sum]", args.name);
+    vec![Arc::new(Field::new(name, DataType::Binary, true))]
 }
 
 type Native<C> = <<C as SumCell>::Value as ArrowPrimitiveType>::Native;
@@ -382,11 +178,11 @@ struct One<C: SumCell> {
 }
 
 impl<C: SumCell> One<C> {
-    fn new(mean: bool, args: &AccumulatorArgs<'_>) -> Self {
+    fn new(statistic: Statistic, args: &AccumulatorArgs<'_>) -> Self {
         Self {
             sum: C::default(),
             values: args.is_distinct.then(HashMap::new),
-            outcome: Outcome::of(mean, args),
+            outcome: Outcome::of(statistic, args),
         }
     }
 
@@ -424,7 +220,7 @@ impl<C: SumCell> Accumulator for One<C> {
     }
 
     fn supports_retract_batch(&self) -> bool {
-        true
+        C::RETRACTS
     }
 
     fn evaluate(&mut self) -> PlanResult<ScalarValue> {
@@ -474,10 +270,10 @@ struct Many<C> {
 }
 
 impl<C: SumCell> Many<C> {
-    fn new(mean: bool, args: &AccumulatorArgs<'_>) -> Self {
+    fn new(statistic: Statistic, args: &AccumulatorArgs<'_>) -> Self {
         Self {
             sums: Vec::new(),
-            outcome: Outcome::of(mean, args),
+            outcome: Outcome::of(statistic, args),
         }
     }
 }

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, PrimitiveArray};
 use arrow::datatypes::{DataType, Decimal128Type, DecimalType as _, i256};
 
 use super::super::numeric::{quotient, wide_quotient};
-use super::{Outcome, SumCell};
+use super::{Outcome, Statistic, SumCell};
 use crate::plan::types::DECIMAL_DIGITS;
 use crate::{SqlError, SqlState};
 
@@ -113,7 +113,15 @@ impl NumericSum {
     }
 }
 
-fn overflow(what: &str) -> SqlError {
+/// How many digits a type has behind the point.
+pub(super) fn scale_of(data_type: &DataType) -> i8 {
+    match data_type {
+        DataType::Decimal128(_, scale) => *scale,
+        _ => 0,
+    }
+}
+
+pub(super) fn overflow(what: &str) -> SqlError {
     SqlError::new(SqlState::NumericValueOutOfRange, "numeric field overflow")
         .with_detail(format!("A {what} has more than {DECIMAL_DIGITS} digits."))
 }
@@ -123,6 +131,8 @@ impl SumCell for NumericSum {
 
     /// Values come as they are, whatever their scale.
     const TYPE: DataType = DataType::Decimal128(Decimal128Type::MAX_PRECISION, 0);
+
+    const RETRACTS: bool = true;
 
     fn add(&mut self, value: i128, weight: i64) {
         Self::add(self, value, weight);
@@ -156,14 +166,10 @@ impl SumCell for NumericSum {
     }
 
     fn finish(cells: &[Self], outcome: &Outcome) -> Result<ArrayRef, SqlError> {
-        let scale = |data_type: &DataType| match data_type {
-            DataType::Decimal128(_, scale) => *scale,
-            _ => 0,
-        };
-        let digits = scale(&outcome.result).saturating_sub(scale(&outcome.argument));
-        let results = cells.iter().map(|cell| match outcome.mean {
-            true => cell.mean(u8::try_from(digits).unwrap_or(0)),
-            false => cell.total(),
+        let digits = scale_of(&outcome.result).saturating_sub(scale_of(&outcome.argument));
+        let results = cells.iter().map(|cell| match outcome.statistic {
+            Statistic::Mean => cell.mean(u8::try_from(digits).unwrap_or(0)),
+            _ => cell.total(),
         });
         let results = results.collect::<Result<Vec<Option<i128>>, SqlError>>()?;
         let results = PrimitiveArray::<Decimal128Type>::from(results);

@@ -1,0 +1,120 @@
+//! GROUP BY as DataFusion reads it: ROLLUP, CUBE and GROUPING SETS with numbers of the list of columns and with several columns as
+//! one element, and the empty set `()`.
+//!
+//! ```text
+//! SELECT a, b … GROUP BY ROLLUP (1, 2)     ▶     GROUP BY ROLLUP (a, b)
+//! GROUP BY ROLLUP ((a, b), c)              ▶     GROUP BY GROUPING SETS ((a, b, c), (a, b), ())
+//! GROUP BY a, ()                           ▶     GROUP BY a
+//! ```
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value};
+
+use crate::plan::walk::{PartMut, walk_mut};
+use crate::{SqlError, SqlState};
+
+/// How many elements CUBE may have.
+const CUBE_MAX: usize = 12;
+
+/// Writes such clauses out.
+///
+/// # Errors
+/// A number that is none of the list (42P10), a CUBE of too many elements (54000).
+pub(crate) fn written_out(query: &mut Query) -> Result<(), SqlError> {
+    walk_mut(query, &mut |part| {
+        let changed = match part {
+            PartMut::Select(select) => in_select(select),
+            _ => Ok(()),
+        };
+        match changed {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(Box::new(error)),
+        }
+    })
+}
+
+fn in_select(select: &mut Select) -> Result<(), SqlError> {
+    let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by else {
+        return Ok(());
+    };
+    if !modifiers.is_empty() {
+        return Ok(());
+    }
+    let is_empty = |key: &Expr| matches!(key, Expr::Tuple(own) if own.is_empty());
+    if keys.iter().any(is_empty) {
+        keys.retain(|key| !is_empty(key));
+        if keys.is_empty() {
+            // One group, also where no aggregate says so.
+            keys.push(Expr::GroupingSets(vec![Vec::new()]));
+        }
+    }
+    for key in keys {
+        let (Expr::Rollup(elements) | Expr::Cube(elements) | Expr::GroupingSets(elements)) = key else {
+            continue;
+        };
+        for member in elements.iter_mut().flatten() {
+            if let Some(column) = numbered(member, &select.projection)? {
+                *member = column;
+            }
+        }
+        let is_composite = elements.iter().any(|element| element.len() != 1);
+        match key {
+            Expr::Rollup(elements) if is_composite => *key = Expr::GroupingSets(rolled_up(elements)),
+            Expr::Cube(elements) if is_composite => *key = Expr::GroupingSets(cube(elements)?),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The expression that a number stands for.
+fn numbered(member: &Expr, list: &[SelectItem]) -> Result<Option<Expr>, SqlError> {
+    let Expr::Value(value) = member else {
+        return Ok(None);
+    };
+    let Value::Number(digits, _) = &value.value else {
+        return Ok(None);
+    };
+    let place = digits
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| number.checked_sub(1));
+    match place.and_then(|place| list.get(place)) {
+        Some(SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) => {
+            Ok(Some(expr.clone()))
+        }
+        // Which columns a wildcard stands for is not known yet.
+        Some(_) => Err(SqlError::unsupported("a number of a column behind * in GROUP BY")
+            .with_hint("Write the column by its name.")),
+        None => {
+            let message = format!("GROUP BY position {digits} is not in select list");
+            Err(SqlError::new(SqlState::InvalidColumnReference, message))
+        }
+    }
+}
+
+/// All elements, all but the last, and so on down to none.
+fn rolled_up(elements: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
+    let kept = (0..=elements.len()).rev();
+    kept.map(|kept| elements[..kept].concat()).collect()
+}
+
+/// Each choice of elements.
+fn cube(elements: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>, SqlError> {
+    if elements.len() > CUBE_MAX {
+        let message = format!("CUBE is limited to {CUBE_MAX} elements");
+        return Err(SqlError::new(SqlState::ProgramLimitExceeded, message));
+    }
+    let choices = (0..1_usize << elements.len()).rev();
+    let chosen = |choice: usize| {
+        let members = elements.iter().rev().enumerate();
+        let mut members: Vec<&[Expr]> = members
+            .filter(|(at, _)| choice >> at & 1 == 1)
+            .map(|(_, element)| element.as_slice())
+            .collect();
+        members.reverse();
+        members.concat()
+    };
+    Ok(choices.map(chosen).collect())
+}

@@ -71,28 +71,27 @@ pub(super) fn pg_database(_facts: &Facts) -> Vec<Row> {
     }]
 }
 
-/// `pg_roles`, `pg_authid`, `pg_user` and `pg_shadow` in one: each has some of the columns.
+/// `pg_roles`, `pg_authid`, `pg_user` and `pg_shadow` in one: each has some of the columns. Everybody may do everything.
 pub(super) fn roles(facts: &Facts) -> Vec<Row> {
     let rows = facts.roles().map(|(name, oid)| {
-        let is_owner = oid == OWNER;
         row! {
             "oid" => oid,
             "rolname" => name,
-            "rolsuper" => is_owner,
+            "rolsuper" => true,
             "rolinherit" => true,
             "rolcreaterole" => true,
             "rolcreatedb" => false,
             "rolcanlogin" => true,
             "rolreplication" => false,
-            "rolbypassrls" => is_owner,
+            "rolbypassrls" => true,
             "rolconnlimit" => -1_i64,
             "rolpassword" => "********",
             "usename" => name,
             "usesysid" => oid,
             "usecreatedb" => false,
-            "usesuper" => is_owner,
+            "usesuper" => true,
             "userepl" => false,
-            "usebypassrls" => is_owner,
+            "usebypassrls" => true,
             "passwd" => "********",
         }
     });

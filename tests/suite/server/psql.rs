@@ -215,6 +215,21 @@ const DESCRIBED: &[(&str, &[&str])] = &[
     ),
     ("\\dE", &["public|clicks|foreign table|highwater"]),
     ("\\d hw.queries", &["name|character varying|||"]),
+    (
+        "\\doS +",
+        &[
+            "pg_catalog|+|date|integer|date|add",
+            "pg_catalog|+||bigint|bigint|unary plus",
+        ],
+    ),
+    (
+        "\\dC",
+        &[
+            "bigint|integer|int4|in assignment",
+            "json|jsonb|(with inout)|in assignment",
+        ],
+    ),
+    ("\\dd", &["(0 rows)"]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,5 +246,88 @@ async fn psql_describes_what_is_there() {
     }
     let (_, err) = served.psql(&["-A", "-t", "-c", "\\d nothing"]).await;
     assert_eq!(err, "Did not find any relation named \"nothing\".\n");
+    served.end().await;
+}
+
+/// Commands that describe, with letters that they take.
+const COMMANDS: [(&str, &[&str]); 52] = [
+    ("\\d", &["", "S", "+", "S+"]),
+    ("\\da", &["", "S", "+"]),
+    ("\\dA", &["", "+"]),
+    ("\\dAc", &["", "+"]),
+    ("\\dAf", &["", "+"]),
+    ("\\dAo", &["", "+"]),
+    ("\\dAp", &["", "+"]),
+    ("\\db", &["", "+"]),
+    ("\\dc", &["", "S", "+", "S+"]),
+    ("\\dC", &["", "+"]),
+    ("\\dconfig", &["", "+"]),
+    ("\\dd", &["", "S"]),
+    ("\\dD", &["", "S", "+", "S+"]),
+    ("\\ddp", &[""]),
+    ("\\dE", &["", "S", "+"]),
+    ("\\des", &["", "+"]),
+    ("\\det", &["", "+"]),
+    ("\\deu", &["", "+"]),
+    ("\\dew", &["", "+"]),
+    ("\\df", &["", "S", "+", "a", "n", "p", "t", "w"]),
+    ("\\dF", &["", "+"]),
+    ("\\dFd", &["", "+"]),
+    ("\\dFp", &["", "+"]),
+    ("\\dFt", &["", "+"]),
+    ("\\dg", &["", "S", "+"]),
+    ("\\di", &["", "S", "+"]),
+    ("\\dl", &["", "+"]),
+    ("\\dL", &["", "S", "+"]),
+    ("\\dm", &["", "S", "+"]),
+    ("\\dn", &["", "S", "+"]),
+    ("\\do", &["", "S", "+", "S+"]),
+    ("\\dO", &["", "S", "+"]),
+    ("\\dp", &["", "S"]),
+    ("\\dP", &["", "+", "i", "t", "n", "in+"]),
+    ("\\drds", &[""]),
+    ("\\dRp", &["", "+"]),
+    ("\\dRs", &["", "+"]),
+    ("\\ds", &["", "S", "+"]),
+    ("\\dt", &["", "S", "+"]),
+    ("\\dT", &["", "S", "+", "S+"]),
+    ("\\du", &["", "S", "+"]),
+    ("\\dv", &["", "S", "+"]),
+    ("\\dx", &["", "+"]),
+    ("\\dX", &[""]),
+    ("\\dy", &["", "+"]),
+    ("\\dtvmsE", &["", "S+"]),
+    ("\\l", &["", "+"]),
+    ("\\lo_list", &[""]),
+    ("\\z", &["", "S"]),
+    ("\\do", &[" + int4 int4", "+ - date"]),
+    ("\\dAo", &[" btree int4_ops"]),
+    ("\\df", &[" with_tax numeric"]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_of_psql_that_describes_fails() {
+    let served = Served::start().await;
+    served.database.execute(CATALOG).await.unwrap();
+    let mut script = String::new();
+    for (command, letters) in COMMANDS {
+        for letters in letters {
+            // With a pattern there is no system without limits: `\d` describes each relation in some queries of its own.
+            let patterns: &[&str] = match letters.starts_with(' ') || letters.contains(' ') {
+                true => &[""],
+                false => &["", " orders", " public.b*", " int4"],
+            };
+            for pattern in patterns {
+                script.push_str(&format!("{command}{letters}{pattern}\n"));
+            }
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("described.sql");
+    std::fs::write(&file, script).unwrap();
+    let file = file.display().to_string();
+    let (_, err) = served.psql(&["-A", "-f", &file]).await;
+    let other = err.lines().filter(|line| !line.contains("Did not find any"));
+    assert_eq!(other.collect::<Vec<_>>().join("\n"), "");
     served.end().await;
 }

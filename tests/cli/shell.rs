@@ -226,25 +226,30 @@ fn commands_run_open_statements_of_a_file_and_see_variables() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.sql");
     let script = "\\set n 3
-\\set name it''s
+\\set name 'it''s'
 \\echo :n of :'n' \'a  b\' :name
 SELECT :n AS a
 \\g
 SELECT 4 AS a;
 \\g
-SELECT 5 AS b, 6 AS c \\gx
 SELECT nothing
 \\gx
 ";
-    std::fs::write(&file, script.replace("\\'", "'")).unwrap();
+    std::fs::write(&file, script).unwrap();
     let output = run(&["-f", text(&file), "--format", "csv"]);
-    assert_eq!(out(&output), "3 of '3' a  b it's\na\n3\na\n4\na\n4\nb,5\nc,6\n");
+    assert_eq!(out(&output), "3 of '3' a  b it's\na\n3\na\n4\na\n4\n");
     assert!(
-        err(&output).contains("script.sql:9: ERROR:  column \"nothing\" does not exist"),
+        err(&output).contains("script.sql:8: ERROR:  column \"nothing\" does not exist"),
         "{}",
         err(&output)
     );
     let mut piped = highwater(&["--format", "csv"]);
+    let expanded = good(&["-c", "SELECT 5 AS b, 6 AS c \\gx\nSELECT 7 AS d"]);
+    assert!(
+        expanded.starts_with("-[ RECORD 1 ]\nb | 5\nc | 6\n\n"),
+        "{expanded}"
+    );
+    assert!(!expanded.contains("RECORD 1 ]\nd"), "{expanded}");
     let piped = piped
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

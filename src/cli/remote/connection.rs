@@ -277,7 +277,7 @@ fn untrusted(address: &Address, error: &io::Error) -> Error {
     };
     let host = &address.host;
     let (why, hint) = match fault {
-        CertificateError::UnknownIssuer => (
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
             "nobody whom sslrootcert trusts has signed its certificate",
             "Give the certificate of the authority that has signed it as sslrootcert, or that of the server itself if it has signed its own.".to_owned(),
         ),

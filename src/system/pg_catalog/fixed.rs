@@ -143,6 +143,17 @@ pub(super) fn pg_opclass(_facts: &Facts) -> Vec<Row> {
     }]
 }
 
+/// The family of that operator class.
+pub(super) fn pg_opfamily(_facts: &Facts) -> Vec<Row> {
+    vec![row! {
+        "oid" => 1976_i64,
+        "opfmethod" => 403_i64,
+        "opfname" => "integer_ops",
+        "opfnamespace" => 11_i64,
+        "opfowner" => OWNER,
+    }]
+}
+
 pub(super) fn pg_collation(_facts: &Facts) -> Vec<Row> {
     let collation = |oid: i64, name: &str, provider: &str| {
         row! {

@@ -110,6 +110,7 @@ fn rows(name: &str, facts: &Facts) -> Vec<Row> {
         "pg_namespace" => fixed::pg_namespace,
         "pg_opclass" => fixed::pg_opclass,
         "pg_operator" => operators::pg_operator,
+        "pg_opfamily" => fixed::pg_opfamily,
         "pg_proc" => relations::pg_proc,
         "pg_rewrite" => relations::pg_rewrite,
         "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => fixed::roles,

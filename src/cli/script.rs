@@ -172,7 +172,7 @@ fn runs_at(text: &str, line: usize) -> Option<usize> {
     let mut places = text[line..].match_indices('\\').map(|(at, _)| line + at);
     places.find(|at| {
         let (open, command) = text.split_at(*at);
-        runs_open_statement(command) && !is_between(open) && is_complete(&format!("{open}\n;"))
+        runs_open_statement(command) && !is_between(open) && is_complete(&format!("{open};"))
     })
 }
 

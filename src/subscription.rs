@@ -173,7 +173,11 @@ impl Stream for Subscription {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Some(Told::Changes(ChangeSet {
                 step, rows, weights, ..
-            }))) => Poll::Ready(Some(Ok(Changes { step, rows, weights }))),
+            }))) => Poll::Ready(Some(Ok(Changes {
+                step,
+                rows,
+                weights: weights.to_vec(),
+            }))),
             Poll::Ready(Some(Told::Reached(step))) => Poll::Ready(Some(Ok(Changes {
                 step,
                 rows: RecordBatch::new_empty(Arc::clone(&self.schema)),
@@ -423,11 +427,7 @@ async fn open(
         }
     }
     let (followed, view) = database.follow(query()?).await?;
-    let receiver = {
-        // No step is published between the snapshot and the first change.
-        let _still = shared.engine.parts().publish.read();
-        view.follow(true)
-    };
+    let receiver = shared.engine.follow(&view, true);
     let step = if followed.starts_full { 0 } else { view.step() };
     Ok(Subscription::new(shared, (receiver, &view), step, Some(followed)))
 }
@@ -442,11 +442,7 @@ fn open_stored(shared: &Arc<Shared>, name: &str) -> Result<Subscription> {
     let noun = object.body.kind().noun();
     let view = shared.filled_view(object)?;
     let view = view.ok_or_else(|| Error::new("55000", format!("{noun} \"{name}\" does not run")))?;
-    let receiver = {
-        // No step is published between the snapshot and the first change.
-        let _still = shared.engine.parts().publish.read();
-        view.follow(false)
-    };
+    let receiver = shared.engine.follow(&view, false);
     Ok(Subscription::new(shared, (receiver, &view), 0, None))
 }
 

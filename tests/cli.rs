@@ -714,7 +714,12 @@ struct Serving {
 
 impl Serving {
     fn start(dir: &Path) -> Self {
+        Self::with(dir, &[])
+    }
+
+    fn with(dir: &Path, options: &[&str]) -> Self {
         let mut child = highwater(&["serve", text(dir), "--listen", "127.0.0.1:0"])
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

@@ -10,11 +10,11 @@ use super::link::{Link, cancelled};
 use super::output::Output;
 use super::paint::Paint;
 use super::render::{Expanded, Written};
-use super::script::{Piece, Script};
+use super::script::{Piece, Script, runs_open_statement};
 use super::shell::commands::{self, Next};
 use super::shell::variables::Variables;
 use super::subscription;
-use crate::sql::parse::{parse, parse_each};
+use crate::sql::parse::{is_complete, parse, parse_each};
 use crate::sql::statement::{CopyDirection, Parsed, Statement};
 use crate::{Error, Notice};
 
@@ -49,11 +49,22 @@ pub(super) struct Found {
 
 impl Found {
     /// Notes a statement with an error; whether that is to be told, because no earlier one is its cause.
-    fn is_news(&mut self, parsed: Option<&Parsed>, error: &Error) -> bool {
-        let is_of = |name: &String| error.message().contains(&format!("\"{name}\" does not exist"));
-        let is_caused = error.sqlstate() == "42P01" && self.missing.iter().any(is_of);
-        self.missing
-            .extend(parsed.and_then(|parsed| made_by(&parsed.statement)));
+    fn is_news(&mut self, made: Option<String>, error: &Error) -> bool {
+        let is_of = |name: &String| {
+            let message = error.message();
+            let function = message.strip_prefix("function ");
+            let is_function = |text: &str| {
+                let behind = text.strip_prefix(name.as_str());
+                behind.is_some_and(|behind| behind.starts_with(['(', ' ']))
+            };
+            match error.sqlstate() {
+                "42P01" | "42704" => message.contains(&format!("\"{name}\" does not exist")),
+                "42883" => function.is_some_and(is_function),
+                _ => false,
+            }
+        };
+        let is_caused = self.missing.iter().any(is_of);
+        self.missing.extend(made);
         match is_caused {
             true => self.unknown += 1,
             false => self.refused += 1,
@@ -82,21 +93,59 @@ impl Found {
     }
 }
 
-/// The name of the relation that a statement makes.
+impl Statements<'_> {
+    /// Whether a command runs the last of them, which is open.
+    fn is_open_before(&self, command: &str) -> bool {
+        self.is_open && self.last_by.is_none() && !self.all.is_empty() && runs_open_statement(command)
+    }
+}
+
+/// What a statement that cannot be read would make: what is named behind `CREATE` and its kind.
+fn named_by(text: &str) -> Option<String> {
+    let mut words = text.split(|letter: char| letter.is_whitespace() || letter == '(');
+    let mut words = words.by_ref().filter(|word| !word.is_empty()).peekable();
+    let is = |word: &&str, one_of: &[&str]| one_of.iter().any(|known| word.eq_ignore_ascii_case(known));
+    words.next_if(|word| is(word, &["create"]))?;
+    while words
+        .next_if(|word| is(word, &["or", "replace", "materialized", "temporary", "temp"]))
+        .is_some()
+    {}
+    words.next_if(|word| is(word, &["source", "table", "view", "index", "sink", "function"]))?;
+    while words.next_if(|word| is(word, &["if", "not", "exists"])).is_some() {}
+    let name = words.next()?.trim_end_matches([';', ',']);
+    let name = name.strip_prefix("public.").unwrap_or(name);
+    let quoted = name.strip_prefix('"').and_then(|name| name.strip_suffix('"'));
+    Some(quoted.map_or_else(|| name.to_lowercase(), str::to_owned))
+}
+
+/// The name of the relation or function that a statement makes.
 fn made_by(statement: &Statement) -> Option<String> {
     match statement {
         Statement::CreateSource(source) => Some(source.name.clone()),
         Statement::CreateTable(table) => Some(table.name.clone()),
         Statement::CreateView(view) => Some(view.name.clone()),
         Statement::CreateMaterializedView(view) => Some(view.name.clone()),
+        Statement::CreateFunction(function) => Some(function.name.clone()),
         _ => None,
     }
 }
 
+/// Statements that follow each other.
+struct Statements<'a> {
+    /// Where they begin in the script.
+    start: usize,
+    /// The script with the values of its variables, if it has any in this part.
+    filled: Option<Script>,
+    all: Vec<Parsed>,
+    /// Whether the last one has no end.
+    is_open: bool,
+    /// The command that runs the last one.
+    last_by: Option<&'a str>,
+}
+
 /// A part of a script, ready to run.
 enum Ready<'a> {
-    /// Statements, and the script with the values of its variables, if it has any in this part.
-    Statements(usize, Option<Script>, Vec<Parsed>),
+    Statements(Statements<'a>),
     Command(&'a str),
 }
 
@@ -141,7 +190,12 @@ impl Client {
                 Piece::Command(range) => {
                     let line = script.text[range].trim();
                     variables.preview(line);
-                    ready.push(Ready::Command(line));
+                    match ready.last_mut() {
+                        Some(Ready::Statements(open)) if open.is_open_before(line) => {
+                            open.last_by = Some(line)
+                        }
+                        _ => ready.push(Ready::Command(line)),
+                    }
                 }
                 Piece::Sql(range) => {
                     let start = range.start;
@@ -151,11 +205,13 @@ impl Client {
                     let shown = filled.as_ref().map_or(script, |(script, _)| script);
                     let statements = parse(text).map_err(Error::from);
                     let statements = statements.map_err(|error| self.tell(&error, shown, start, 0))?;
-                    ready.push(Ready::Statements(
+                    ready.push(Ready::Statements(Statements {
+                        is_open: !is_complete(text),
                         start,
-                        filled.map(|(script, _)| script),
-                        statements,
-                    ));
+                        filled: filled.map(|(script, _)| script),
+                        all: statements,
+                        last_by: None,
+                    }));
                 }
             }
         }
@@ -180,7 +236,8 @@ impl Client {
             Failure::Told => Ok(()),
             other => Err(other),
         };
-        let statements = match parse_each(&script.text[part]) {
+        let text = &script.text[part];
+        let statements = match parse_each(text) {
             Ok(statements) => statements,
             Err(error) => {
                 let error = error.into();
@@ -189,17 +246,14 @@ impl Client {
             }
         };
         for (offset, parsed) in statements {
-            let (parsed, planned) = match parsed {
-                Ok(parsed) => {
-                    let planned = self.statement(&parsed).await;
-                    (Some(parsed), planned)
-                }
-                Err(error) => (None, Err(Error::from(error).into())),
+            let (made, planned) = match parsed {
+                Ok(parsed) => (made_by(&parsed.statement), self.statement(&parsed).await),
+                Err(error) => (named_by(&text[offset..]), Err(Error::from(error).into())),
             };
             match planned {
                 Ok(()) => {}
                 Err(Failure::Database(error)) => {
-                    if found.is_news(parsed.as_ref(), &error) {
+                    if found.is_news(made, &error) {
                         told(self.tell(&error, script, start, offset))?;
                     }
                 }
@@ -212,13 +266,7 @@ impl Client {
     async fn run_pieces(&mut self, script: &Script, pieces: &[Ready<'_>]) -> Result<Next, Failure> {
         for piece in pieces {
             match piece {
-                Ready::Statements(start, filled, statements) => {
-                    let script = filled.as_ref().unwrap_or(script);
-                    for parsed in statements {
-                        self.last_sql.clone_from(&parsed.text);
-                        self.run_statement(script, *start, parsed).await?;
-                    }
-                }
+                Ready::Statements(statements) => self.run_statements(script, statements).await?,
                 Ready::Command(line) => {
                     if Box::pin(commands::run(self, line)).await? == Next::Quit {
                         return Ok(Next::Quit);
@@ -227,6 +275,29 @@ impl Client {
             }
         }
         Ok(Next::GoOn)
+    }
+
+    async fn run_statements(&mut self, script: &Script, statements: &Statements<'_>) -> Result<(), Failure> {
+        let script = statements.filled.as_ref().unwrap_or(script);
+        for (at, parsed) in statements.all.iter().enumerate() {
+            self.last_sql.clone_from(&parsed.text);
+            let is_last = at + 1 == statements.all.len();
+            match statements.last_by.filter(|_| is_last) {
+                Some(command) if command.starts_with("\\watch") => {
+                    Box::pin(commands::run(self, command)).await?;
+                }
+                command => {
+                    let expanded = self.output.expanded;
+                    if command.is_some_and(|command| command.starts_with("\\gx")) {
+                        self.output.expanded = Expanded::On;
+                    }
+                    let ended = self.run_statement(script, statements.start, parsed).await;
+                    self.output.expanded = expanded;
+                    ended?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn run_statement(&mut self, script: &Script, start: usize, parsed: &Parsed) -> Result<(), Failure> {

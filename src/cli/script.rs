@@ -85,7 +85,8 @@ impl Script {
         self.pieces_in(0..self.text.len())
     }
 
-    /// The statements and backslash commands of a part. A line with a backslash inside a statement belongs to it.
+    /// The statements and backslash commands of a part. A line with a backslash inside a statement belongs to it, but for a command
+    /// that runs the statement: that stands behind the open statement, in a line of its own or at the end of one.
     pub(super) fn pieces_in(&self, part: Range<usize>) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut sql_from = part.start;
@@ -96,6 +97,10 @@ impl Script {
             if line.trim_start().starts_with('\\') && is_between(&self.text[sql_from..start]) {
                 push_sql(&self.text, sql_from..start, &mut pieces);
                 pieces.push(Piece::Command(start..end));
+                sql_from = end;
+            } else if let Some(at) = runs_at(&self.text[sql_from..end], start - sql_from) {
+                pieces.push(Piece::Sql(sql_from..sql_from + at));
+                pieces.push(Piece::Command(sql_from + at..end));
                 sql_from = end;
             }
         }
@@ -140,7 +145,8 @@ impl Piped {
             }
             let text = &self.script.text;
             let (open, line) = (&text[self.open_from..start], &text[start..]);
-            let is_command = line.trim_start().starts_with('\\') && is_between(open);
+            let is_command = (line.trim_start().starts_with('\\') && is_between(open))
+                || runs_at(&text[self.open_from..], start - self.open_from).is_some();
             let is_whole =
                 read == 0 || is_command || (line.contains(';') && is_complete(&text[self.open_from..]));
             if is_whole {
@@ -150,6 +156,24 @@ impl Piped {
             }
         }
     }
+}
+
+/// The commands that run an open statement.
+const RUNNING: [&str; 3] = ["\\g", "\\gx", "\\watch"];
+
+/// Whether a command runs the statement before it, if that is open.
+pub(super) fn runs_open_statement(command: &str) -> bool {
+    let name = command.split_whitespace().next();
+    name.is_some_and(|name| RUNNING.contains(&name))
+}
+
+/// Where in the last line of `text`, which starts at `line`, a command begins that runs the open statement before it.
+fn runs_at(text: &str, line: usize) -> Option<usize> {
+    let mut places = text[line..].match_indices('\\').map(|(at, _)| line + at);
+    places.find(|at| {
+        let (open, command) = text.split_at(*at);
+        runs_open_statement(command) && !is_between(open) && is_complete(&format!("{open};"))
+    })
 }
 
 /// A text without the mark that some editors begin a file with.
@@ -208,6 +232,22 @@ mod tests {
     fn a_backslash_inside_a_statement_belongs_to_it() {
         let text = "SELECT '\n\\d\n';";
         assert_eq!(pieces(text), [(false, text)]);
+    }
+
+    #[test]
+    fn an_open_statement_is_run_by_a_command_behind_it() {
+        let found =
+            pieces("SELECT 1\n\\g\nSELECT 2 \\gx\nSELECT '\\g'\n\\g\nSELECT '\n\\g\n';\nSELECT 3 -- \\g\n;");
+        let expected = [
+            (false, "SELECT 1"),
+            (true, "\\g"),
+            (false, "SELECT 2"),
+            (true, "\\gx"),
+            (false, "SELECT '\\g'"),
+            (true, "\\g"),
+            (false, "SELECT '\n\\g\n';\nSELECT 3 -- \\g\n;"),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

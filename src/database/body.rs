@@ -195,6 +195,7 @@ fn sink_into(objects: &Catalog, sink: &CreateSink, into: &SinkInto) -> Result<(O
     let table = TableRef {
         name: &object.name,
         def,
+        user: None,
     };
     let options = view_options(&sink.with, sink.emit_on_window_close)?;
     let planned = plan::plan_sink_into(objects, table, sink, into, options)?;

@@ -14,6 +14,7 @@ use highwater_storage::{Durability, ObjectId as StoredId, PartitionNo, WriteBatc
 use super::apply::run_blocking;
 use super::specs::{query_spec, sources_of, start_lane, start_of};
 use super::{Database, DdlState, Shared};
+use crate::engine::pipeline::failed_with;
 use crate::engine::reaper::CLOSE_MAX;
 use crate::error::{Error, Result};
 use crate::outcome::Outcome;
@@ -256,8 +257,9 @@ impl Database {
             layout::delete_object(&mut batch, StoredId(object.id.0));
             put_start(shared, &catalog, object, &mut batch);
         }
-        for object in &resumption.misses {
-            shared.engine.put_stale(StoredId(object.0), &mut batch)?;
+        for (object, upstream) in &resumption.misses {
+            let cause = failed_with(upstream);
+            shared.engine.put_stale(StoredId(object.0), cause, &mut batch)?;
         }
         let specs = {
             let facts = shared.facts.read();
@@ -331,8 +333,8 @@ impl Database {
                     return Err(upstream_failed(&name, &object.name));
                 }
                 Some(name) => {
-                    resumption.left_out.push((candidate.name.clone(), name));
-                    resumption.misses.extend(misses.then_some(candidate.id));
+                    resumption.left_out.push((candidate.name.clone(), name.clone()));
+                    resumption.misses.extend(misses.then_some((candidate.id, name)));
                 }
                 None => {
                     if is_anew {
@@ -355,8 +357,8 @@ struct Resumption {
     anew: BTreeSet<ObjectId>,
     /// Readers that stay FAILED, and because of what.
     left_out: Vec<(String, String)>,
-    /// Those of them that miss changes from now on, because something runs again that they read.
-    misses: Vec<ObjectId>,
+    /// Those of them that miss changes from now on, because something runs again that they read; with what has failed.
+    misses: Vec<(ObjectId, String)>,
 }
 
 impl Resumption {

@@ -1,6 +1,7 @@
 //! Subscriptions: the rows of a view as they are, read in parts, and its changes as they happen. A slow subscriber never holds back
 //! a pipeline: it is told that it lagged.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::delta::Delta;
 use super::error::EngineError;
-use super::view::StartRows;
+use super::view::{HeldParts, StartRows};
 
 /// Steps that may wait for a subscriber.
 const STEPS_MAX: usize = 1024;
@@ -32,7 +33,7 @@ pub(crate) struct ChangeSet {
     /// The rows.
     pub(crate) rows: RecordBatch,
     /// +1 or −1 (or more) per row.
-    pub(crate) weights: Vec<i64>,
+    pub(crate) weights: Arc<[i64]>,
     /// Memory that they take.
     bytes: usize,
 }
@@ -49,6 +50,8 @@ struct Subscriber {
     sender: mpsc::Sender<ChangeSet>,
     ending: Arc<OnceLock<Ending>>,
     reached: Arc<Reached>,
+    /// The step of the rows that it starts with.
+    step: u64,
     start: StartRows,
 }
 
@@ -149,6 +152,7 @@ impl Subscribers {
                 sender,
                 ending: Arc::clone(&ending),
                 reached: Arc::clone(&reached),
+                step,
                 start: start.clone(),
             }),
         }
@@ -196,8 +200,14 @@ impl Subscribers {
         let waiting = all
             .iter()
             .map(|subscriber| subscriber.reached.waiting_bytes.load(Ordering::SeqCst));
-        let start = all.iter().map(|subscriber| subscriber.start.bytes());
-        waiting.max().unwrap_or(0) + start.max().unwrap_or(0)
+        // Those that start at one step share all they hold, those of other steps what was not changed in between.
+        let (mut held, mut steps) = (HeldParts::default(), BTreeSet::new());
+        for subscriber in all.iter() {
+            if !steps.contains(&subscriber.step) && subscriber.start.hold(&mut held) {
+                steps.insert(subscriber.step);
+            }
+        }
+        waiting.max().unwrap_or(0) + held.bytes()
     }
 
     /// Hands a step's changes to every subscriber, as one batch: rows that go first, then rows that come.
@@ -231,11 +241,11 @@ impl Subscribers {
 
 impl ChangeSet {
     fn of(step: u64, delta: Delta) -> Self {
-        let weights: Vec<i64> = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
+        let weights: Arc<[i64]> = (0..delta.num_rows()).map(|row| delta.weight(row)).collect();
         let rows = compact(delta.batch);
         Self {
             step,
-            bytes: rows.get_array_memory_size() + size_of_val(weights.as_slice()),
+            bytes: rows.get_array_memory_size() + size_of_val(&*weights),
             rows,
             weights,
         }
@@ -351,6 +361,32 @@ mod tests {
         subscribers.send(4, &schema(), &[rows(2, BYTES_MAX)]);
         subscribers.send(5, &schema(), &[rows(1, 1)]);
         assert!(subscribers.is_empty(), "nothing else waits beside it");
+    }
+
+    #[test]
+    fn what_is_held_of_several_steps_is_counted_once_and_of_each() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut view = ViewStore::open(store, ObjectId(1), schema(), ViewLayout::Log).unwrap();
+        let mut append = |rows: Delta| {
+            let change = view.base().prepare(&[rows]).unwrap();
+            view.apply(change);
+            StartRows::new(view.reader())
+        };
+        let subscribers = Subscribers::default();
+        let first = append(rows(100, 100));
+        let _one = subscribers.add(1, first.clone());
+        let one = subscribers.bytes();
+        assert!(one >= 10_000, "{one}");
+        let _same = subscribers.add(1, first);
+        assert_eq!(subscribers.bytes(), one, "both hold the same rows");
+        let later = subscribers.add(2, append(rows(300, 100)));
+        let both = subscribers.bytes();
+        assert!(
+            both >= one + 30_000 && both < 2 * one + 30_000,
+            "{both} bytes, and {one} of the first step, which are held once"
+        );
+        later.start.skip();
+        assert_eq!(subscribers.bytes(), one);
     }
 
     #[test]

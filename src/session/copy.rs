@@ -214,7 +214,7 @@ impl Session {
         let given = MemTable::try_new(SchemaRef::clone(&copy.schema), vec![rows.batches.clone()]);
         let given = given.map_err(query::translate)?;
         let given = provider_as_source(Arc::new(given));
-        let outcome = dml::change_with(&self.database, &statement, Some(given)).await?;
+        let outcome = dml::change_with((&self.database, self.user()), &statement, Some(given)).await?;
         self.ran(&statement);
         Ok(outcome)
     }

@@ -380,7 +380,17 @@ fn explained(catalog: &Catalog, statement: &Statement, verbose: bool) -> Result<
                         return Err(Error::new("XX000", "a table is none"));
                     };
                     let name = &object.name;
-                    plan::plan_sink_into(catalog, plan::TableRef { name, def }, sink, into, options)?
+                    plan::plan_sink_into(
+                        catalog,
+                        plan::TableRef {
+                            name,
+                            def,
+                            user: None,
+                        },
+                        sink,
+                        into,
+                        options,
+                    )?
                 }
                 None => plan::plan_view(catalog, &sink.query, &[], options)?,
             };

@@ -17,7 +17,7 @@ use datafusion::datasource::{MemTable, provider_as_source};
 use datafusion::logical_expr::{ScalarUDF, TableSource};
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::{self, SelectItem};
-use highwater_sql::catalog::{Catalog, Object, ObjectBody, TableDef};
+use highwater_sql::catalog::{Catalog, FilledDef, Object, ObjectBody, TableDef};
 use highwater_sql::plan::{self, PlannedSelect, TableRef};
 use highwater_sql::statement::{OnConflict, Statement, Target};
 use highwater_storage::ObjectId;
@@ -44,27 +44,29 @@ pub(super) const GIVEN_ROWS: &str = "?given rows?";
 /// Told when a change is durable, with the epoch.
 type Durable = tokio::sync::oneshot::Receiver<std::result::Result<u64, crate::engine::error::EngineError>>;
 
-/// Runs a statement that changes a table; it is durable when this comes back.
+/// Runs a statement of a user that changes a table; it is durable when this comes back.
 pub(super) async fn change(
-    database: &Database,
+    (database, user): (&Database, Option<&str>),
     statement: &Statement,
     bound: Option<Bound<'_>>,
 ) -> Result<Outcome> {
-    let catalog = database.shared.catalog();
+    let change = Change::of(database, user, statement);
     let ready = match bound {
-        Some(bound) => bound.ready(database, &catalog).await,
-        None => None,
+        // A plan that is kept knows no user.
+        Some(bound) if change.user.is_none() => bound.ready(database, &change.catalog).await,
+        _ => None,
     };
-    run(database, (catalog, statement), None, ready).await
+    run(database, Change { ready, ..change }).await
 }
 
-/// Runs a statement whose query may read `given` under the name [`GIVEN_ROWS`].
+/// Runs a statement of a user whose query may read `given` under the name [`GIVEN_ROWS`].
 pub(super) async fn change_with(
-    database: &Database,
+    (database, user): (&Database, Option<&str>),
     statement: &Statement,
     given: Option<Arc<dyn TableSource>>,
 ) -> Result<Outcome> {
-    run(database, (database.shared.catalog(), statement), given, None).await
+    let change = Change::of(database, user, statement);
+    run(database, Change { given, ..change }).await
 }
 
 /// Computes a query that reads `given` under the name [`GIVEN_ROWS`], for its errors.
@@ -91,20 +93,9 @@ pub(super) async fn computed(
         .map(drop)
 }
 
-async fn run(
-    database: &Database,
-    (catalog, statement): (Arc<Catalog>, &Statement),
-    given: Option<Arc<dyn TableSource>>,
-    ready: Option<(Arc<ReadyPlan>, Vec<ScalarValue>)>,
-) -> Result<Outcome> {
-    let (verb, target, _) = parts(statement)?;
+async fn run(database: &Database, change: Change) -> Result<Outcome> {
+    let (verb, target, _) = parts(&change.statement)?;
     database.refuse_read_only(verb)?;
-    let change = Change {
-        catalog,
-        statement: statement.clone(),
-        given,
-        ready,
-    };
     change.table(target, verb)?;
     // Half of a change is none: the lock is held until it is visible, whoever waits. Until its rows are read it ends with
     // whoever waits for it.
@@ -129,17 +120,9 @@ pub(super) async fn described(
     statement: &Statement,
 ) -> Result<(PlannedSelect, Option<SchemaRef>)> {
     let (verb, target, returning) = parts(statement)?;
-    let change = Change {
-        catalog: database.shared.catalog(),
-        statement: statement.clone(),
-        given: None,
-        ready: None,
-    };
+    let change = Change::of(database, None, statement);
     let (object, def) = change.table(target, verb)?;
-    let table = TableRef {
-        name: &object.name,
-        def,
-    };
+    let table = change.table_ref(object, def);
     let planned = change.plan(database, table).await?;
     let schema = match returning {
         Some(items) => {
@@ -177,6 +160,17 @@ fn cancelled() -> Error {
     Error::new("57014", "canceling statement due to user request")
 }
 
+/// Whether the table that a statement changes has a DEFAULT that asks for the user.
+fn asks_user(catalog: &Catalog, statement: &Statement) -> bool {
+    let target = parts(statement).ok().map(|(_, target, _)| target);
+    let object = target.and_then(|target| catalog.get(&target.name));
+    let Some(ObjectBody::Table(table)) = object.map(|object| &object.body) else {
+        return false;
+    };
+    let asks = |filled: &FilledDef| matches!(filled, FilledDef::Default(text) if plan::may_ask_user(text));
+    table.columns.iter().any(|column| asks(&column.filled))
+}
+
 fn ended() -> Error {
     Error::new(
         "57P01",
@@ -192,6 +186,8 @@ struct Change {
     given: Option<Arc<dyn TableSource>>,
     /// The plan of its query, if it has been made before, and the values for it.
     ready: Option<(Arc<ReadyPlan>, Vec<ScalarValue>)>,
+    /// Who runs it, where the table asks for that.
+    user: Option<String>,
 }
 
 /// What the query of a statement can name: the rows that come with it too.
@@ -212,12 +208,36 @@ impl plan::Resolve for WithGiven<'_> {
         self.rest.names(schema)
     }
 
+    fn table_function(&self, name: &str) -> Option<Arc<dyn TableSource>> {
+        self.rest.table_function(name)
+    }
+
     fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         self.rest.function(name)
     }
 }
 
 impl Change {
+    fn of(database: &Database, user: Option<&str>, statement: &Statement) -> Self {
+        let catalog = database.shared.catalog();
+        let user = user.filter(|_| asks_user(&catalog, statement));
+        Self {
+            user: user.map(str::to_owned),
+            catalog,
+            statement: statement.clone(),
+            given: None,
+            ready: None,
+        }
+    }
+
+    fn table_ref<'a>(&'a self, object: &'a Object, def: &'a TableDef) -> TableRef<'a> {
+        TableRef {
+            name: &object.name,
+            def,
+            user: self.user.as_deref(),
+        }
+    }
+
     /// The table that the statement changes.
     fn table(&self, target: &Target, verb: &str) -> Result<(&Arc<Object>, &TableDef)> {
         let place = |error: Error| error.at(Some(target.position));
@@ -306,10 +326,7 @@ impl Change {
 
     /// The rows that the statement inserts, updates (as they are, then as they become) or deletes.
     async fn read(&self, database: &Database, object: &Object, def: &TableDef) -> Result<Vec<RecordBatch>> {
-        let table = TableRef {
-            name: &object.name,
-            def,
-        };
+        let table = self.table_ref(object, def);
         let runtime = &database.shared.runtime;
         if let Some((ready, values)) = &self.ready
             && let Some(work) = ready.work(database, &self.catalog, values.clone())?

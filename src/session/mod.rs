@@ -234,10 +234,16 @@ impl Session {
         answer
     }
 
+    /// The client's user, where there is a client.
+    fn user(&self) -> Option<&str> {
+        let user = self.place.as_ref().map(Place::user);
+        user.filter(|user| !user.is_empty())
+    }
+
     /// The statement with the name of the client where it asks for it; `None` for one that does not, or where there is no client.
     fn with_user(&self, parsed: &Parsed) -> Result<Option<Parsed>> {
-        match self.place.as_ref().map(Place::user) {
-            Some(user) if !user.is_empty() && plan::may_ask_user(&parsed.text) => Ok(Some(Parsed {
+        match self.user() {
+            Some(user) if plan::may_ask_user(&parsed.text) => Ok(Some(Parsed {
                 statement: plan::with_user(&parsed.statement, user)?,
                 ..parsed.clone()
             })),
@@ -256,7 +262,9 @@ impl Session {
         match &parsed.statement {
             Statement::Query(query) => return self.select(query, &parsed.text, bound).await,
             Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_) => {
-                return Ok(dml::change(database, &parsed.statement, bound).await?.into());
+                return Ok(dml::change((database, self.user()), &parsed.statement, bound)
+                    .await?
+                    .into());
             }
             Statement::Subscribe(subscribe) => {
                 let rows = ChangeRows::open(database, subscribe).await?;

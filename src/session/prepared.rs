@@ -245,7 +245,9 @@ impl Session {
         // PREPARE takes no other statements.
         let answer = match &parsed.statement {
             Statement::Query(query) => self.select(query, &parsed.text, bound).await?,
-            statement => dml::change(&self.database, statement, bound).await?.into(),
+            statement => dml::change((&self.database, self.user()), statement, bound)
+                .await?
+                .into(),
         };
         self.ran(&parsed.statement);
         Ok(answer)
@@ -272,6 +274,11 @@ impl Session {
                     **expr = value.clone();
                 }
             }
+        }
+        if let Some(user) = self.user()
+            && let Statement::Query(own) = plan::with_user(&Statement::Query(query.clone()), user)?
+        {
+            query = own;
         }
         let outcome = select::open(&self.database, &query, "SELECT")
             .await?

@@ -207,6 +207,11 @@ impl Resolve for Known<'_> {
         }
     }
 
+    fn table_function(&self, name: &str) -> Option<Arc<dyn TableSource>> {
+        let provider = pg_catalog::table_function(name)?;
+        Some(Arc::new(DefaultTableSource::new(provider)))
+    }
+
     fn function(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         pg_catalog::function(name, || Arc::clone(self.facts()))
     }

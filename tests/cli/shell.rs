@@ -222,6 +222,137 @@ DROP TABLE limits;
 }
 
 #[test]
+fn commands_run_open_statements_of_a_file_and_see_variables() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.sql");
+    let script = "\\set n 3
+\\set name 'it''s'
+\\echo :n of :'n' \'a  b\' :name
+SELECT :n AS a
+\\g
+SELECT 4 AS a;
+\\g
+SELECT nothing
+\\gx
+";
+    std::fs::write(&file, script).unwrap();
+    let output = run(&["-f", text(&file), "--format", "csv"]);
+    assert_eq!(out(&output), "3 of '3' a  b it's\na\n3\na\n4\na\n4\n");
+    assert!(
+        err(&output).contains("script.sql:8: ERROR:  column \"nothing\" does not exist"),
+        "{}",
+        err(&output)
+    );
+    let mut piped = highwater(&["--format", "csv"]);
+    let expanded = good(&["-c", "SELECT 5 AS b, 6 AS c \\gx\nSELECT 7 AS d"]);
+    assert!(
+        expanded.starts_with("-[ RECORD 1 ]\nb | 5\nc | 6\n\n"),
+        "{expanded}"
+    );
+    assert!(!expanded.contains("RECORD 1 ]\nd"), "{expanded}");
+    let piped = piped
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin
+        .write_all(b"SELECT 7 AS a\n\\g\nSELECT\n 8 AS a \\g\n")
+        .unwrap();
+    drop(stdin);
+    assert_eq!(out(&finish(child)), "a\n7\na\n8\n");
+    let help = good(&["-c", "\\h CREATE MATERIALIZED VIEW"]);
+    assert!(help.contains("WITH (state.ttl = "), "{help}");
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_told_with_what_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = |name: &str, more: &[&str]| {
+        let path = |end: &str| folder.path().join(format!("{name}.{end}"));
+        let made = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+            ])
+            .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+            .args(more)
+            .arg("-out")
+            .arg(path("crt"))
+            .arg("-keyout")
+            .arg(path("key"))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", err(&made));
+        (path("crt"), path("key"))
+    };
+    let server = "basicConstraints=critical,CA:FALSE";
+    let authority = made("ca", &["-addext", "subjectAltName=IP:127.0.0.1"]);
+    let own = made(
+        "own",
+        &["-addext", "subjectAltName=IP:127.0.0.1", "-addext", server],
+    );
+    let other = made(
+        "other",
+        &["-addext", "subjectAltName=DNS:elsewhere", "-addext", server],
+    );
+    let look = |files: &(std::path::PathBuf, std::path::PathBuf), root: &Path| {
+        let dir = tempfile::tempdir_in(folder.path()).unwrap();
+        let tls = ["--tls-cert", text(&files.0), "--tls-key", text(&files.1)];
+        let serving = Serving::with(&dir.path().join("db"), &tls);
+        let url = format!(
+            "postgres://tester@{}?sslmode=verify-full&sslrootcert={}",
+            serving.address,
+            root.display()
+        );
+        run(&["--url", &url, "-c", "SELECT 1 AS a", "--format", "csv"])
+    };
+    let good = look(&own, &own.0);
+    assert_eq!((out(&good).as_str(), err(&good).as_str()), ("a\n1\n", ""));
+    for (files, root, why, hint) in [
+        (&authority, &authority.0, "is that of an authority", "CA:FALSE"),
+        (
+            &own,
+            &authority.0,
+            "nobody whom sslrootcert trusts",
+            "as sslrootcert",
+        ),
+        (&other, &other.0, "is for another host", "subjectAltName"),
+    ] {
+        let told = err(&look(files, root));
+        assert!(told.contains(why) && told.contains(hint), "{told}");
+        assert!(!told.contains("highwater serve"), "{told}");
+    }
+}
+
+#[test]
+fn check_does_not_tell_what_follows_from_a_create_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("script.sql");
+    let script = "CREATE TABLE IF NOT EXISTS \"T\" (a BIGINT PRIMARY KEY b);
+CREATE MATERIALIZED VIEW v AS SELECT a FROM \"T\";
+SELECT * FROM v;
+CREATE FUNCTION twice(n BIGINT) RETURN BIGINT LANGUAGE SQL AS 'n * 2';
+SELECT twice(3);
+DROP TABLE \"T\";
+SELECT * FROM u;
+";
+    std::fs::write(&file, script).unwrap();
+    let output = run(&["check", text(&file)]);
+    let told = err(&output);
+    let lines: Vec<&str> = told.lines().filter(|line| line.contains("ERROR:")).collect();
+    let places = ["script.sql:1: ", "script.sql:4: ", "script.sql:7: "];
+    assert_eq!(lines.len(), places.len(), "{told}");
+    for (line, place) in lines.iter().zip(places) {
+        assert!(line.contains(place), "{told}");
+    }
+}
+
+#[test]
 fn check_tells_every_error_and_not_what_only_follows_from_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("script.sql");

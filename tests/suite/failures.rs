@@ -98,6 +98,12 @@ async fn a_reader_that_failed_is_built_anew_and_holds_back_nobody_after_a_restar
     database.checkpoint().await.unwrap();
     push(&database, "s", &[1]);
     until(&database, FAILED, 1).await;
+    let cause = rows(
+        &database,
+        "SELECT error, detail FROM hw.queries WHERE name = 'shares'",
+    )
+    .await;
+    assert!(cause[0].contains("(n = 1, times = 1)"), "{cause:?}");
     push(&database, "s", &[1, 9]);
     until(&database, "SELECT count(*) FROM counted", 4).await;
     database.checkpoint().await.unwrap();
@@ -106,7 +112,21 @@ async fn a_reader_that_failed_is_built_anew_and_holds_back_nobody_after_a_restar
     let database = open().await.unwrap();
     assert_eq!(
         rows(&database, "SELECT name, state, sqlstate FROM hw.queries").await,
-        ["counted|RUNNING|NULL", "shares|FAILED|55000"]
+        ["counted|RUNNING|NULL", "shares|FAILED|22012"]
+    );
+    assert_eq!(
+        rows(
+            &database,
+            "SELECT error, detail FROM hw.queries WHERE name = 'shares'"
+        )
+        .await,
+        cause,
+        "the cause is told as before the restart"
+    );
+    let hint = rows(&database, "SELECT hint FROM hw.queries WHERE name = 'shares'").await;
+    assert!(
+        hint[0].contains("missed changes") && hint[0].contains("RESUME, which builds it anew"),
+        "{hint:?}"
     );
     push(&database, "s", &[11]);
     until(&database, "SELECT count(*) FROM counted", 5).await;

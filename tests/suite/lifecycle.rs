@@ -166,6 +166,14 @@ async fn a_reader_that_is_left_out_of_a_resumption_knows_after_a_crash_that_it_m
         rows(&database, "SELECT name, state FROM hw.queries").await,
         ["x|RUNNING", "y|RUNNING", "z|FAILED"]
     );
+    assert_eq!(
+        rows(
+            &database,
+            "SELECT sqlstate, error FROM hw.queries WHERE name = 'z'"
+        )
+        .await,
+        ["55000|\"y\", which it reads, has failed"]
+    );
     database
         .execute("ALTER MATERIALIZED VIEW z RESUME")
         .await

@@ -431,3 +431,54 @@ async fn rows_that_were_not_read_keep_no_database_open() {
     assert_eq!(number(&again, "SELECT count(*) FROM t").await, 30_000);
     again.close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_what_was_dropped_or_resumed_keep_no_database_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::open(dir.path()).await.unwrap();
+    database
+        .execute(
+            "CREATE TABLE t (n BIGINT PRIMARY KEY);
+             CREATE TABLE kept (n BIGINT PRIMARY KEY);
+             CREATE MATERIALIZED VIEW v AS SELECT n, 10 / (n + 1) AS share FROM kept;
+             INSERT INTO t SELECT n FROM generate_series(1, 30000) AS g(n);
+             INSERT INTO kept SELECT n FROM generate_series(1, 30000) AS g(n)",
+        )
+        .await
+        .unwrap();
+    let unread = database.subscribe("t").await.unwrap();
+    let mut begun = database.subscribe("t").await.unwrap();
+    next(&mut begun).await.unwrap();
+    let query = database
+        .subscribe_query("SELECT n % 10000 AS m FROM t")
+        .await
+        .unwrap();
+    let resumed = database.subscribe("v").await.unwrap();
+    database
+        .execute("DROP TABLE t; INSERT INTO kept VALUES (-1)")
+        .await
+        .unwrap();
+    until(
+        &database,
+        "SELECT count(*) FROM hw.queries WHERE state = 'FAILED'",
+        1,
+    )
+    .await;
+    database
+        .execute("DELETE FROM kept WHERE n = -1; ALTER MATERIALIZED VIEW v RESUME")
+        .await
+        .unwrap();
+    let after = database.subscribe("v").await.unwrap();
+    database.close().await.unwrap();
+    let again = Database::open(dir.path()).await.unwrap();
+    for mut changes in [unread, begun, query, after] {
+        let error = next(&mut changes).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "57P03");
+        assert!(changes.next().await.is_none());
+    }
+    let mut resumed = resumed;
+    let error = next(&mut resumed).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22012", "its view had failed before");
+    assert_eq!(number(&again, "SELECT count(*) FROM v").await, 30_000);
+    again.close().await.unwrap();
+}

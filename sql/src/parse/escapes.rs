@@ -35,7 +35,11 @@ pub(super) fn fault(text: &str) -> Option<SqlError> {
                 let from = rest.peek().map_or(at, |(from, _)| *from);
                 let written: String = text[from..].chars().take(most).collect();
                 let is_whole = written.chars().filter(char::is_ascii_hexdigit).count() == most;
-                fault = fault.or_else(|| unicode_fault(&written, is_whole, at));
+                fault = fault.or_else(|| {
+                    let pair = is_whole.then(|| paired(&written, &text[from + written.len()..]));
+                    let pair = pair.flatten().map(|character| a_pair(character, at));
+                    pair.or_else(|| unicode_fault(&written, is_whole, at))
+                });
                 (0..written.chars().take_while(char::is_ascii_hexdigit).count()).for_each(|_| {
                     rest.next();
                 });
@@ -54,6 +58,25 @@ pub(super) fn fault(text: &str) -> Option<SqlError> {
         }
     }
     None
+}
+
+/// The character that a surrogate and the one behind it are, if the two are a pair.
+fn paired(high: &str, behind: &str) -> Option<char> {
+    let unit = |digits: &str| u16::from_str_radix(digits, 16).ok();
+    let low = behind.strip_prefix("\\u").and_then(|behind| behind.get(..4))?;
+    let mut characters = char::decode_utf16([unit(high)?, unit(low)?]);
+    let first = characters.next()?.ok()?;
+    characters.next().is_none().then_some(first)
+}
+
+/// Two surrogates that are one character, at `position`.
+fn a_pair(character: char, position: usize) -> SqlError {
+    SqlError::unsupported("a surrogate pair in a text E'…'")
+        .with_hint(format!(
+            "Write \\U{:08X}, or the character itself.",
+            u32::from(character)
+        ))
+        .at(position)
 }
 
 /// What is wrong with the digits behind `\u` or `\U`, which stands at `position`.
@@ -128,10 +151,18 @@ mod tests {
             ("E'\\U00110000'", "42601", "invalid Unicode escape value"),
             ("E'\\u0000'", "42601", "invalid Unicode escape value"),
             ("E'\\ud800'", "42601", "invalid Unicode surrogate pair"),
+            ("E'\\ud83dx\\ude00'", "42601", "invalid Unicode surrogate pair"),
+            ("E'\\ude00\\ud83d'", "42601", "invalid Unicode surrogate pair"),
         ] {
             assert_eq!(told(text), (state, message.to_owned()), "{text}");
         }
         assert_eq!(told("E'\\xc3\\xa9'").0, "0A000");
+        let pair = fault("E'a \\ud83d\\ude00'").unwrap();
+        assert_eq!((pair.state.code(), pair.position), ("0A000", Some(4)));
+        assert_eq!(
+            pair.hint.as_deref(),
+            Some("Write \\U0001F600, or the character itself.")
+        );
     }
 
     #[test]

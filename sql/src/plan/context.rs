@@ -39,6 +39,11 @@ pub trait Resolve {
         Vec::new()
     }
 
+    /// The rows of a function of the system that stands in FROM, by its lowercase name.
+    fn table_function(&self, _name: &str) -> Option<Arc<dyn TableSource>> {
+        None
+    }
+
     /// A function that tells of the catalog, by its lowercase name.
     fn function(&self, _name: &str) -> Option<Arc<ScalarUDF>> {
         None
@@ -355,9 +360,14 @@ impl ContextProvider for Names<'_> {
         name: &str,
         _args: Vec<datafusion::logical_expr::Expr>,
     ) -> PlanResult<Arc<dyn TableSource>> {
+        let name = name.to_lowercase();
+        let of_system = self.resolver.and_then(|resolver| resolver.table_function(&name));
+        if let Some(rows) = of_system {
+            return Ok(rows);
+        }
         let error = SqlError::new(
             SqlState::UndefinedFunction,
-            format!("table function {} does not exist", name.to_lowercase()),
+            format!("table function {name} does not exist"),
         )
         .with_hint(
             "Functions in FROM are TUMBLE, HOP, CUMULATE, SESSION, generate_series, regexp_split_to_table, string_to_table and unnest.",

@@ -33,6 +33,7 @@ use crate::plan::names::OutputNames;
 use crate::plan::place::position_of;
 use crate::plan::translate::translate;
 use crate::plan::types::folded;
+use crate::plan::user::{expr_with_user, may_ask_user};
 use crate::plan::walk::has_subquery;
 use crate::plan::{PlannedQuery, PlannedSelect, ViewOptions, literals, plan_select, plan_view, query};
 use crate::statement::{CreateSink, Delete, Insert, InsertSource, SinkInto, Target, Update};
@@ -46,6 +47,8 @@ pub struct TableRef<'a> {
     pub name: &'a str,
     /// What it is.
     pub def: &'a TableDef,
+    /// Whom `current_user` names in its DEFAULTs; without a session it is as in a view.
+    pub user: Option<&'a str>,
 }
 
 impl TableRef<'_> {
@@ -301,7 +304,10 @@ fn fillings(table: TableRef<'_>) -> Result<Vec<Expr>, SqlError> {
     let columns = table.def.columns.iter();
     columns
         .map(|column| match &column.filled {
-            FilledDef::Default(text) => parse_expression(text),
+            FilledDef::Default(text) => match table.user.filter(|_| may_ask_user(text)) {
+                Some(user) => expr_with_user(parse_expression(text)?, user),
+                None => parse_expression(text),
+            },
             FilledDef::Null | FilledDef::Generated(_) | FilledDef::Included(_) => parse_expression("NULL"),
         })
         .collect()

@@ -1,6 +1,7 @@
 //! Who a session is of: `current_user` and its other names.
 //!
-//! A session puts the name in the place of each of them before it plans; a view has no session, and keeps the functions.
+//! A session puts the name in the place of each of them before it plans, and so does an INSERT in the DEFAULTs of its table; a view
+//! has no session, and keeps the functions.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Ident, SelectIte
 use crate::SqlError;
 use crate::plan::parameters::parts;
 use crate::plan::spelled::plain_args;
-use crate::plan::walk::PartMut;
+use crate::plan::walk::{PartMut, walk_mut};
 use crate::statement::Statement;
 
 /// What asks for the user.
@@ -64,6 +65,22 @@ pub fn with_user(statement: &Statement, user: &str) -> Result<Statement, SqlErro
         ControlFlow::Continue(())
     })?;
     Ok(statement)
+}
+
+/// An expression that is stored as a text, with the name of the user where it asks for it.
+///
+/// # Errors
+/// None that an expression that has been read can have.
+pub(crate) fn expr_with_user(mut expr: Expr, user: &str) -> Result<Expr, SqlError> {
+    walk_mut(&mut expr, &mut |part| {
+        if let PartMut::Expr(expr) = part
+            && asked(expr).is_some()
+        {
+            *expr = constant(user);
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(expr)
 }
 
 /// Which of the names an expression is.

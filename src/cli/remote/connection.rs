@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 
 use super::address::{Address, Encryption};
 use super::sqlstate;
@@ -76,7 +76,8 @@ impl Connection {
                 let name = ServerName::try_from(address.host.clone())
                     .map_err(|error| unreachable(address, &error.to_string()))?;
                 let connector = TlsConnector::from(Arc::new(trusting(root)?));
-                Box::new(connector.connect(name, stream).await.map_err(broken)?)
+                let connected = connector.connect(name, stream).await;
+                Box::new(connected.map_err(|error| untrusted(address, &error))?)
             }
         };
         Ok(Self {
@@ -264,6 +265,42 @@ fn unreachable(address: &Address, why: &str) -> Error {
         format!("could not connect to the server at {address}: {why}"),
     )
     .with_hint("Start it by: highwater serve DIR.")
+}
+
+/// A connection that TLS has refused: what is wrong with the certificate, and what helps.
+fn untrusted(address: &Address, error: &io::Error) -> Error {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let Some(rustls::Error::InvalidCertificate(fault)) = inner else {
+        return unreachable(address, &error.to_string());
+    };
+    let host = &address.host;
+    let (why, hint) = match fault {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => (
+            "nobody whom sslrootcert trusts has signed its certificate",
+            "Give the certificate of the authority that has signed it as sslrootcert, or that of the server itself if it has signed its own.".to_owned(),
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+            "its certificate is for another host",
+            format!("Connect by a name that stands in the certificate, or make one for {host}: its subjectAltName names it."),
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            ("its certificate has expired", "Give the server a new one: it takes it on SIGHUP.".to_owned())
+        }
+        other if format!("{other:?}").contains("CaUsedAsEndEntity") => (
+            "its certificate is that of an authority, which signs others and is not for a server",
+            format!(
+                "Make one for the server: with openssl req -x509 add -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:{host}, \
+                 or sign one with this authority and keep the authority's as sslrootcert."
+            ),
+        ),
+        other => {
+            return unreachable(address, &format!("its certificate is not accepted: {other:?}"))
+                .with_hint("Look at the certificate with: openssl x509 -text -in FILE.");
+        }
+    };
+    unreachable(address, why).with_hint(hint)
 }
 
 fn gone(error: io::Error) -> Error {

@@ -36,6 +36,14 @@ pub(in crate::cli) async fn run(client: &mut Client, line: &str) -> Result<Next,
         Some(glued) if !glued.is_empty() => ("\\!", &line[2..]),
         _ => (name, rest.trim()),
     };
+    // What is a statement has its variables filled in as one, or not at all.
+    let takes_variables = !matches!(name, "\\copy" | "\\!" | "\\?" | "\\h" | "\\help" | "\\unset");
+    let filled = match name {
+        "\\set" | "\\echo" => client.variables.fill_words(rest),
+        _ if takes_variables => client.variables.fill(rest),
+        _ => None,
+    };
+    let rest = filled.as_deref().unwrap_or(rest);
     let argument = unquoted(rest);
     let argument = Some(argument).filter(|argument| !argument.is_empty());
     match name.trim_end_matches('+') {
@@ -73,7 +81,7 @@ pub(in crate::cli) async fn run(client: &mut Client, line: &str) -> Result<Next,
         "\\set" => set(client, rest)?,
         "\\unset" => client.variables.unset(required(argument, name)?),
         "\\pset" => set_print(client, rest)?,
-        "\\echo" => client.output.line(argument.unwrap_or(""))?,
+        "\\echo" => client.output.line(&words(rest).join(" "))?,
         "\\x" => set_expanded(client, argument)?,
         "\\timing" => set_timing(client, argument)?,
         "\\!" => run_outside(rest)?,

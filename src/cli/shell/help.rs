@@ -80,7 +80,7 @@ pub(super) const STATEMENTS: &[(&str, &str)] = &[
     ),
     (
         "CREATE MATERIALIZED VIEW",
-        "CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(column, …)] AS query\n[EMIT ON WINDOW CLOSE];",
+        "CREATE MATERIALIZED VIEW [IF NOT EXISTS] name [(column, …)] [WITH (state.ttl = '1 h')] AS query\n[EMIT ON WINDOW CLOSE];",
     ),
     (
         "CREATE SINK",

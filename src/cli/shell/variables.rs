@@ -38,7 +38,8 @@ impl Variables {
         let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match command {
             "\\set" => {
-                if let Some((name, value)) = assignment(rest) {
+                let filled = self.fill_words(rest);
+                if let Some((name, value)) = assignment(filled.as_deref().unwrap_or(rest)) {
                     self.set(name, value);
                 }
             }
@@ -50,6 +51,19 @@ impl Variables {
     /// The text with values in place of variables; none where it names no variable that is set. Inside quotes and comments
     /// a colon is a colon, and so are the two of a cast.
     pub(in crate::cli) fn fill(&self, text: &str) -> Option<String> {
+        self.filled(text, put)
+    }
+
+    /// The words of a command line with values in place of variables, each value in the quotes that [`words`] takes away.
+    pub(super) fn fill_words(&self, text: &str) -> Option<String> {
+        self.filled(text, |text, value, form| {
+            let mut word = String::new();
+            put(&mut word, value, form);
+            put(text, &word, Form::Literal);
+        })
+    }
+
+    fn filled(&self, text: &str, put: fn(&mut String, &str, Form)) -> Option<String> {
         if self.0.is_empty() || !text.contains(':') {
             return None;
         }
@@ -190,6 +204,18 @@ mod tests {
         ] {
             assert_eq!(filled(untouched), None, "{untouched}");
         }
+    }
+
+    #[test]
+    fn commands_see_the_values_of_variables() {
+        let mut variables = Variables::default();
+        variables.preview("\\set n 3");
+        variables.preview("\\set who 'it''s' me");
+        variables.preview("\\set all :n ' of ' :who :'n'");
+        let all = variables.iter().find(|(name, _)| *name == "all");
+        assert_eq!(all, Some(("all", "3 of it'sme'3'")));
+        let filled = variables.fill_words("a :who ':who'").unwrap();
+        assert_eq!(words(&filled), ["a", "it'sme", ":who"]);
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl FrozenQuery {
             reads_relations: !query.spec.relations.is_empty(),
             header: QueryHeader {
                 stale: false,
+                cause: None,
                 time_us: query.time_us,
                 watermarks,
                 backfill: query
@@ -83,7 +84,8 @@ impl FrozenQuery {
             return None;
         };
         let error = frozen.encode(&outbox.encoder).err()?;
-        *self = Self::of_failed(self.id, self.is_recorded && self.reads_relations);
+        let stale = self.is_recorded && self.reads_relations;
+        *self = Self::of_failed(self.id, stale.then(|| error.clone()));
         Some(error)
     }
 
@@ -92,17 +94,19 @@ impl FrozenQuery {
     /// have failed too stand at the same checkpoint.
     fn failed(query: &Query, failed: &[ObjectId]) -> Self {
         let stale = query.is_recorded && query.upstream().any(|upstream| !failed.contains(&upstream));
-        Self::of_failed(query.spec.id, stale)
+        let cause = query.failure.as_ref().filter(|_| stale);
+        Self::of_failed(query.spec.id, cause.cloned())
     }
 
-    /// Of a query that is stale nothing but that is read again.
-    fn of_failed(id: ObjectId, stale: bool) -> Self {
+    /// Of a query that is stale nothing but that is read again, with its error, which is `stale`.
+    fn of_failed(id: ObjectId, stale: Option<EngineError>) -> Self {
         Self {
             id,
             is_recorded: false,
             reads_relations: false,
             header: QueryHeader {
-                stale,
+                stale: stale.is_some(),
+                cause: stale,
                 time_us: i64::MIN,
                 watermarks: Vec::new(),
                 backfill: Vec::new(),

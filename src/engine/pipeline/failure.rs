@@ -45,6 +45,12 @@ pub(super) fn end_unfollowed(queries: &mut [Query]) {
     }
 }
 
+/// The error of a query that has failed with what it reads.
+pub(crate) fn failed_with(upstream: &str) -> EngineError {
+    EngineError::new("55000", format!("\"{upstream}\", which it reads, has failed"))
+        .with_hint(format!("Resume \"{upstream}\": that resumes what reads it too."))
+}
+
 /// What a statement is told that changes a table which has failed.
 pub(super) fn failed_table(name: &str, error: &EngineError) -> EngineError {
     let first = match error.sqlstate {

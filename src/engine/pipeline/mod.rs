@@ -17,6 +17,7 @@ use highwater_storage::{ObjectId, WriteBatch};
 use parking_lot::Mutex;
 
 use self::checkpoint::Checkpointer;
+pub(crate) use self::failure::failed_with;
 use self::thread::PipelineThread;
 use super::error::EngineError;
 use super::lane::queue::Signal;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use highwater_storage::ObjectId;
 
 use super::checkpoint::{CheckpointJob, InFlight, checkpoint_of, has_news};
-use super::failure::{end_unfollowed, fail, fail_all, failed_table};
+use super::failure::{end_unfollowed, fail, fail_all, failed_table, failed_with};
 use super::order::{self, Write};
 use super::relief::Relief;
 use super::{Command, PipelineOptions, Reply, members, step};
@@ -474,9 +474,7 @@ pub(super) fn fail_with_upstream(
     let Some((_, name)) = upstream else {
         return false;
     };
-    let error = EngineError::new("55000", format!("\"{name}\", which it reads, has failed"))
-        .with_hint(format!("Resume \"{name}\": that resumes what reads it too."));
-    fail(query, error);
+    fail(query, failed_with(name));
     failed.push((query.spec.id, query.spec.name.clone()));
     true
 }

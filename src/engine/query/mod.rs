@@ -83,8 +83,9 @@ impl Query {
             .as_ref()
             .map(|query| QueryHeader::decode(&query.extra))
             .transpose()?;
-        let is_stale = header.as_ref().is_some_and(|header| header.stale);
-        let failure = spec.missing.clone().or_else(|| is_stale.then(|| stale(&spec)));
+        let stale = header.as_ref().filter(|header| header.stale);
+        let stale = stale.map(|header| missed(&spec, header.cause.as_ref()));
+        let failure = spec.missing.clone().or(stale);
         let mut stages = Stages::new(&spec, parts)?;
         let output = Output::open(&spec, parts, &found)?;
         if found.query.is_some() && failure.is_none() {
@@ -259,16 +260,22 @@ impl Query {
     }
 }
 
-fn stale(spec: &QuerySpec) -> EngineError {
+/// The error of a query that failed in an earlier process and has missed changes since: the one for which it failed, if that was
+/// recorded.
+fn missed(spec: &QuerySpec, cause: Option<&EngineError>) -> EngineError {
     let what = spec.kind().noun().to_uppercase();
-    EngineError::new(
-        "55000",
-        format!("\"{}\" failed, and missed changes of what it reads", spec.name),
-    )
-    .with_hint(format!(
-        "Run ALTER {what} {} RESUME, which builds it anew.",
-        spec.name
-    ))
+    let resume = format!("Run ALTER {what} {} RESUME, which builds it anew.", spec.name);
+    let Some(cause) = cause else {
+        let message = format!("\"{}\" failed, and missed changes of what it reads", spec.name);
+        return EngineError::new("55000", message).with_hint(resume);
+    };
+    let hint = cause.hint.iter().map(String::as_str);
+    let since = "It has missed changes of what it reads since.";
+    let hint: Vec<&str> = hint
+        .filter(|hint| !hint.contains(since))
+        .chain([since, &resume])
+        .collect();
+    cause.clone().with_hint(hint.join(" "))
 }
 
 /// What a step changed in an upstream relation.

@@ -28,6 +28,8 @@ use super::query::output::{Output, SharedView};
 use super::query::spec::{EngineParts, QuerySpec};
 use super::reaper::{CLOSE_MAX, Reaper};
 use super::status::{Phase, QueryStatus};
+use super::subscribe::ChangeReceiver;
+use super::view::OpenStarts;
 
 /// How an engine is started.
 pub(crate) struct EngineOptions {
@@ -58,6 +60,8 @@ pub(crate) struct Engine {
     views: parking_lot::RwLock<BTreeMap<ObjectId, Arc<SharedView>>>,
     /// How many queries were followed so far.
     followed: AtomicU32,
+    /// What subscriptions start with.
+    starts: OpenStarts,
 }
 
 #[derive(Default)]
@@ -154,6 +158,7 @@ impl Engine {
             state: parking_lot::Mutex::default(),
             views: parking_lot::RwLock::default(),
             followed: AtomicU32::new(0),
+            starts: OpenStarts::default(),
         })
     }
 
@@ -165,6 +170,15 @@ impl Engine {
     /// The rows of a view.
     pub(crate) fn view(&self, id: ObjectId) -> Option<Arc<SharedView>> {
         self.views.read().get(&id).cloned()
+    }
+
+    /// Follows a view: its rows as they are, then what steps change. Of a query that `is_followed` only, the rows are kept no longer.
+    pub(crate) fn follow(&self, view: &SharedView, is_followed: bool) -> ChangeReceiver {
+        // No step is published between the snapshot and the first change.
+        let _still = self.options.parts.publish.read();
+        let receiver = view.follow(is_followed);
+        self.starts.add(&receiver.start);
+        receiver
     }
 
     /// A number for a query that is only followed, and which one it is, counted from 1.
@@ -326,11 +340,16 @@ impl Engine {
         Ok(header.is_some_and(|header| header.stale))
     }
 
-    /// Records with `batch` that a query which has failed misses changes of what it reads from then on.
+    /// Records with `batch` that a query which has failed, for `cause`, misses changes of what it reads from then on.
     ///
     /// # Errors
     /// A header that cannot be read.
-    pub(crate) fn put_stale(&self, id: ObjectId, batch: &mut WriteBatch) -> Result<(), EngineError> {
+    pub(crate) fn put_stale(
+        &self,
+        id: ObjectId,
+        cause: EngineError,
+        batch: &mut WriteBatch,
+    ) -> Result<(), EngineError> {
         let found = progress::load(self.parts().store.snapshot().as_ref(), id)?;
         // One that no checkpoint has recorded has nothing that could be behind.
         let Some(mut query) = found.query else {
@@ -338,6 +357,7 @@ impl Engine {
         };
         let mut header = QueryHeader::decode(&query.extra)?;
         header.stale = true;
+        header.cause.get_or_insert(cause);
         query.extra = header.encode();
         let mut row = Vec::new();
         query.encode(&mut row);
@@ -545,6 +565,8 @@ impl Engine {
     fn close_views(&self) {
         let views = std::mem::take(&mut *self.views.write());
         views.values().for_each(|view| view.subscribers.close());
+        // Views that were dropped or resumed are not among them.
+        self.starts.close();
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::record_batch::RecordBatch;
 use highwater_storage::CheckpointWriter;
 
+use super::HeldParts;
 use super::format::{ROW_TAG, ViewFormat};
 use crate::engine::error::EngineError;
 
@@ -61,6 +62,13 @@ impl Log {
     pub(super) fn bytes(&self) -> usize {
         let batches = self.chunks.iter().map(|chunk| &chunk.batch);
         batches.map(RecordBatch::get_array_memory_size).sum()
+    }
+
+    /// Adds its batches.
+    pub(super) fn hold(&self, held: &mut HeldParts) {
+        for chunk in &self.chunks {
+            held.add(chunk, chunk.batch.get_array_memory_size());
+        }
     }
 
     /// The rows in order.

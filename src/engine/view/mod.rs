@@ -25,6 +25,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -45,9 +46,24 @@ pub(crate) use self::part::Cursor;
 pub(crate) use self::range::{Bound, KeyRange};
 pub(crate) use self::reader::ViewReader;
 pub(crate) use self::scan::Way;
-pub(crate) use self::start::StartRows;
+pub(crate) use self::start::{OpenStarts, StartRows};
 use crate::engine::codec::take_varint;
 use crate::engine::error::EngineError;
+
+/// Parts of memory that are held, by their address, with their bytes. What is held twice is one part.
+#[derive(Debug, Default)]
+pub(crate) struct HeldParts(HashMap<usize, usize>);
+
+impl HeldParts {
+    fn add<T>(&mut self, part: &Arc<T>, bytes: usize) {
+        self.0.insert(Arc::as_ptr(part).addr(), bytes);
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().sum()
+    }
+}
 
 /// The rows of a view.
 pub(crate) struct ViewStore {
@@ -306,6 +322,13 @@ impl Dirty {
         match self {
             Self::Keys(overlay) => overlay.bytes(),
             Self::Log(log) => log.bytes(),
+        }
+    }
+
+    fn hold(&self, held: &mut HeldParts) {
+        match self {
+            Self::Keys(overlay) => overlay.hold(held),
+            Self::Log(log) => log.hold(held),
         }
     }
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use super::HeldParts;
 use crate::engine::codec::{put_varint, take_varint};
 
 /// How many parts an overlay has.
@@ -84,10 +85,13 @@ impl Overlay {
 
     /// Bytes of memory that its parts take.
     pub(super) fn bytes(&self) -> usize {
-        self.parts
-            .iter()
-            .map(|part| part.arena.capacity() + part.index.allocation_size())
-            .sum()
+        self.parts.iter().map(|part| part.bytes()).sum()
+    }
+
+    /// Adds its parts.
+    pub(super) fn hold(&self, held: &mut HeldParts) {
+        let filled = self.parts.iter().filter(|part| !part.index.is_empty());
+        filled.for_each(|part| held.add(part, part.bytes()));
     }
 
     /// Bytes of the largest arena.
@@ -152,6 +156,10 @@ fn spread(hash: u64) -> u64 {
 }
 
 impl Part {
+    fn bytes(&self) -> usize {
+        self.arena.capacity() + self.index.allocation_size()
+    }
+
     fn entry(&self, offset: u32) -> Entry<'_> {
         let extent = Extent::of(&self.arena, offset);
         let value = |len| &self.arena[extent.value_start()..extent.value_start() + len];

@@ -7,10 +7,10 @@ use arrow::record_batch::RecordBatch;
 use highwater_storage::{Family, Snapshot};
 use parking_lot::Mutex;
 
-use super::Dirty;
 use super::format::{ViewFormat, ViewLayout};
 use super::range::KeyRange;
 use super::scan::{DeltaScan, ViewScan, Way};
+use super::{Dirty, HeldParts};
 use crate::engine::error::EngineError;
 
 /// Reads the rows of a view at one instant, however long it takes; clones read the same rows.
@@ -44,9 +44,9 @@ impl ViewReader {
         &self.format.schema
     }
 
-    /// Bytes of memory that its changed rows take.
-    pub(crate) fn bytes(&self) -> usize {
-        self.layers.iter().map(Dirty::bytes).sum()
+    /// Adds the changed rows that it keeps in memory.
+    pub(super) fn hold(&self, held: &mut HeldParts) {
+        self.layers.iter().for_each(|layer| layer.hold(held));
     }
 
     /// How many rows there are.

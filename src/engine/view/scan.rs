@@ -23,7 +23,7 @@ use super::format::{Decoder, PREFIX_BYTES, Shape, record_batch};
 use super::overlay::{Entry, SortedEntries};
 use super::range::KeyRange;
 use super::reader::ViewReader;
-use super::{Dirty, read_count};
+use super::{Dirty, HeldParts, read_count};
 use crate::engine::delta::Delta;
 use crate::engine::error::EngineError;
 
@@ -168,9 +168,9 @@ impl DeltaScan {
         self.merge.next_key()
     }
 
-    /// Bytes of memory that its changed rows take.
-    pub(super) fn bytes(&self) -> usize {
-        self.merge.reader.bytes()
+    /// Adds the changed rows that it keeps in memory.
+    pub(super) fn hold(&self, held: &mut HeldParts) {
+        self.merge.reader.hold(held);
     }
 
     fn next_delta(&mut self) -> Result<Option<Delta>, EngineError> {

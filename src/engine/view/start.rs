@@ -1,10 +1,11 @@
 //! [`StartRows`]: the rows that a subscription starts with, read part by part as they are asked for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::HeldParts;
 use super::reader::ViewReader;
 use super::scan::DeltaScan;
 use crate::engine::delta::Delta;
@@ -106,13 +107,46 @@ impl StartRows {
         matches!(*self.0.rows.lock(), Rows::Cut)
     }
 
-    /// Bytes of changed rows that it keeps in memory until all are read.
-    pub(crate) fn bytes(&self) -> usize {
+    /// Adds the changed rows that it keeps in memory until all are read; whether there are any.
+    pub(crate) fn hold(&self, held: &mut HeldParts) -> bool {
         // Who reads just now is asked again later.
         match self.0.rows.try_lock().as_deref() {
-            Some(Rows::Unread(reader)) => reader.bytes(),
-            Some(Rows::Reading(scan)) => scan.bytes(),
-            Some(Rows::Done | Rows::Cut) | None => 0,
+            Some(Rows::Unread(reader)) => reader.hold(held),
+            Some(Rows::Reading(scan)) => scan.hold(held),
+            Some(Rows::Done | Rows::Cut) | None => return false,
+        }
+        true
+    }
+}
+
+/// The rows that subscriptions start with, also those of views that are there no more: while one is not read it keeps the store
+/// open. They are only looked at, so they go with who reads them.
+#[derive(Default)]
+pub(crate) struct OpenStarts(Mutex<Opened>);
+
+#[derive(Default)]
+struct Opened {
+    all: Vec<Weak<Shared>>,
+    is_closed: bool,
+}
+
+impl OpenStarts {
+    /// Notes rows that are about to be read. After [`Self::close`] they are let go of at once.
+    pub(crate) fn add(&self, start: &StartRows) {
+        let mut opened = self.0.lock();
+        if opened.is_closed {
+            return start.cut();
+        }
+        opened.all.retain(|other| other.strong_count() > 0);
+        opened.all.push(Arc::downgrade(&start.0));
+    }
+
+    /// Lets go of all rows that were not read.
+    pub(crate) fn close(&self) {
+        let mut opened = self.0.lock();
+        opened.is_closed = true;
+        for start in opened.all.drain(..).filter_map(|start| start.upgrade()) {
+            StartRows(start).cut();
         }
     }
 }

@@ -71,28 +71,27 @@ pub(super) fn pg_database(_facts: &Facts) -> Vec<Row> {
     }]
 }
 
-/// `pg_roles`, `pg_authid`, `pg_user` and `pg_shadow` in one: each has some of the columns.
+/// `pg_roles`, `pg_authid`, `pg_user` and `pg_shadow` in one: each has some of the columns. Everybody may do everything.
 pub(super) fn roles(facts: &Facts) -> Vec<Row> {
     let rows = facts.roles().map(|(name, oid)| {
-        let is_owner = oid == OWNER;
         row! {
             "oid" => oid,
             "rolname" => name,
-            "rolsuper" => is_owner,
+            "rolsuper" => true,
             "rolinherit" => true,
             "rolcreaterole" => true,
             "rolcreatedb" => false,
             "rolcanlogin" => true,
             "rolreplication" => false,
-            "rolbypassrls" => is_owner,
+            "rolbypassrls" => true,
             "rolconnlimit" => -1_i64,
             "rolpassword" => "********",
             "usename" => name,
             "usesysid" => oid,
             "usecreatedb" => false,
-            "usesuper" => is_owner,
+            "usesuper" => true,
             "userepl" => false,
-            "usebypassrls" => is_owner,
+            "usebypassrls" => true,
             "passwd" => "********",
         }
     });
@@ -141,6 +140,17 @@ pub(super) fn pg_opclass(_facts: &Facts) -> Vec<Row> {
         "opcfamily" => 1976_i64,
         "opcintype" => 23_i64,
         "opcdefault" => true,
+    }]
+}
+
+/// The family of that operator class.
+pub(super) fn pg_opfamily(_facts: &Facts) -> Vec<Row> {
+    vec![row! {
+        "oid" => 1976_i64,
+        "opfmethod" => 403_i64,
+        "opfname" => "integer_ops",
+        "opfnamespace" => 11_i64,
+        "opfowner" => OWNER,
     }]
 }
 

@@ -14,6 +14,7 @@ use highwater_sql::show::name as quoted;
 
 use super::facts::{Facts, Relation, type_of};
 use super::names::{self, Registered};
+use super::operators;
 use super::sizes::{self, Part};
 use crate::sql::SqlError;
 use crate::sql::plan::sql_type_name;
@@ -198,6 +199,9 @@ fn described(facts: &Facts, args: &[Arg]) -> Result<Value, SqlError> {
         Some(Arg::Text(class)) => class == "pg_class",
         Some(_) => false,
     };
+    if matches!(args.get(1), Some(Arg::Text(class)) if class == "pg_operator") {
+        return text(int(args, 0).and_then(operators::description));
+    }
     text(
         relation(facts, args)
             .filter(|_| is_class)
@@ -394,6 +398,7 @@ static FUNCTIONS: &[Definition] = &[
     define("pg_is_wal_replay_paused", Gives::Bool, never),
     define("pg_my_temp_schema", Gives::Number, zero),
     define("pg_opclass_is_visible", Gives::Bool, allowed),
+    define("pg_opfamily_is_visible", Gives::Bool, allowed),
     define("pg_operator_is_visible", Gives::Bool, allowed),
     define("pg_postmaster_start_time", Gives::Time, |_, _| {
         Ok(Value::Time(crate::database::started_us()))
@@ -415,6 +420,9 @@ static FUNCTIONS: &[Definition] = &[
         size(facts, args, Part::Total)
     }),
     define("pg_ts_config_is_visible", Gives::Bool, allowed),
+    define("pg_ts_dict_is_visible", Gives::Bool, allowed),
+    define("pg_ts_parser_is_visible", Gives::Bool, allowed),
+    define("pg_ts_template_is_visible", Gives::Bool, allowed),
     define("pg_type_is_visible", Gives::Bool, |_, args| {
         Ok(match int(args, 0) {
             Some(oid) => Value::Bool(type_of(oid).is_some()),

@@ -1,9 +1,10 @@
 //! `pg_catalog` and `information_schema`: PostgreSQL's tables about tables, for the tools that read them.
 //!
 //! ```text
-//! shapes.txt, types.tsv, procs.tsv   what PostgreSQL 15 has: tables with their columns, types, functions of types
+//! shapes.txt, types.tsv, procs.tsv   what PostgreSQL 15 has: tables with their columns, types, functions of types,
+//! operators.tsv, casts.tsv           operators and casts
 //! facts                              what this database has
-//! relations, fixed                   rows of the tables; a table that none of them fills is there and empty
+//! relations, fixed, operators        rows of the tables; a table that none of them fills is there and empty
 //! functions, names                   functions that look something up: format_type(), pg_get_viewdef(), 'name'::regclass
 //! ```
 //!
@@ -14,6 +15,7 @@ mod facts;
 mod fixed;
 mod functions;
 mod names;
+mod operators;
 mod relations;
 pub(crate) mod shape;
 mod sizes;
@@ -22,8 +24,9 @@ mod told;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::datasource::empty::EmptyTable;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableType};
@@ -62,6 +65,22 @@ pub(crate) fn is_known(schema: Option<&str>, name: &str) -> bool {
     shapes(schema.unwrap_or("pg_catalog")).is_some_and(|shapes| shapes.contains_key(name))
 }
 
+/// A function of PostgreSQL that gives rows, of which there are none here: no relation has partitions.
+pub(crate) fn table_function(name: &str) -> Option<Arc<dyn TableProvider>> {
+    if name != "pg_partition_tree" {
+        return None;
+    }
+    let columns = [
+        ("relid", DataType::Int64),
+        ("parentrelid", DataType::Int64),
+        ("isleaf", DataType::Boolean),
+        ("level", DataType::Int32),
+    ];
+    let fields = columns.map(|(name, data_type)| Field::new(name, data_type, true));
+    let schema = Schema::new(fields.to_vec());
+    Some(Arc::new(EmptyTable::new(Arc::new(schema))))
+}
+
 /// The names of the tables of a schema; none of one that is not there.
 pub(crate) fn names(schema: &str) -> Vec<String> {
     let shapes = shapes(schema).into_iter().flatten();
@@ -74,6 +93,7 @@ fn rows(name: &str, facts: &Facts) -> Vec<Row> {
         "pg_am" => fixed::pg_am,
         "pg_attrdef" => relations::pg_attrdef,
         "pg_attribute" => relations::pg_attribute,
+        "pg_cast" => operators::pg_cast,
         "pg_class" => relations::pg_class,
         "pg_collation" => fixed::pg_collation,
         "pg_constraint" => relations::pg_constraint,
@@ -89,6 +109,8 @@ fn rows(name: &str, facts: &Facts) -> Vec<Row> {
         "pg_matviews" => relations::pg_matviews,
         "pg_namespace" => fixed::pg_namespace,
         "pg_opclass" => fixed::pg_opclass,
+        "pg_operator" => operators::pg_operator,
+        "pg_opfamily" => fixed::pg_opfamily,
         "pg_proc" => relations::pg_proc,
         "pg_rewrite" => relations::pg_rewrite,
         "pg_roles" | "pg_authid" | "pg_user" | "pg_shadow" => fixed::roles,

@@ -215,6 +215,22 @@ const DESCRIBED: &[(&str, &[&str])] = &[
     ),
     ("\\dE", &["public|clicks|foreign table|highwater"]),
     ("\\d hw.queries", &["name|character varying|||"]),
+    (
+        "\\doS +",
+        &[
+            "pg_catalog|+|date|integer|date|add",
+            "pg_catalog|+||bigint|bigint|unary plus",
+        ],
+    ),
+    (
+        "\\dC",
+        &[
+            "bigint|integer|int4|in assignment",
+            "json|jsonb|(with inout)|in assignment",
+        ],
+    ),
+    ("\\dd", &["(0 rows)"]),
+    ("\\dAc+", &["btree|integer||int4_ops|yes|integer_ops|highwater"]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,5 +247,95 @@ async fn psql_describes_what_is_there() {
     }
     let (_, err) = served.psql(&["-A", "-t", "-c", "\\d nothing"]).await;
     assert_eq!(err, "Did not find any relation named \"nothing\".\n");
+    served.end().await;
+}
+
+/// Commands that describe, with letters that they take.
+const COMMANDS: [(&str, &[&str]); 52] = [
+    ("\\d", &["", "S", "+", "S+"]),
+    ("\\da", &["", "S", "+"]),
+    ("\\dA", &["", "+"]),
+    ("\\dAc", &["", "+"]),
+    ("\\dAf", &["", "+"]),
+    ("\\dAo", &["", "+"]),
+    ("\\dAp", &["", "+"]),
+    ("\\db", &["", "+"]),
+    ("\\dc", &["", "S", "+", "S+"]),
+    ("\\dC", &["", "+"]),
+    ("\\dconfig", &["", "+"]),
+    ("\\dd", &["", "S"]),
+    ("\\dD", &["", "S", "+", "S+"]),
+    ("\\ddp", &[""]),
+    ("\\dE", &["", "S", "+"]),
+    ("\\des", &["", "+"]),
+    ("\\det", &["", "+"]),
+    ("\\deu", &["", "+"]),
+    ("\\dew", &["", "+"]),
+    ("\\df", &["", "S", "+", "a", "n", "p", "t", "w"]),
+    ("\\dF", &["", "+"]),
+    ("\\dFd", &["", "+"]),
+    ("\\dFp", &["", "+"]),
+    ("\\dFt", &["", "+"]),
+    ("\\dg", &["", "S", "+"]),
+    ("\\di", &["", "S", "+"]),
+    ("\\dl", &["", "+"]),
+    ("\\dL", &["", "S", "+"]),
+    ("\\dm", &["", "S", "+"]),
+    ("\\dn", &["", "S", "+"]),
+    ("\\do", &["", "S", "+", "S+"]),
+    ("\\dO", &["", "S", "+"]),
+    ("\\dp", &["", "S"]),
+    ("\\dP", &["", "+", "i", "t", "n", "in+"]),
+    ("\\drds", &[""]),
+    ("\\dRp", &["", "+"]),
+    ("\\dRs", &["", "+"]),
+    ("\\ds", &["", "S", "+"]),
+    ("\\dt", &["", "S", "+"]),
+    ("\\dT", &["", "S", "+", "S+"]),
+    ("\\du", &["", "S", "+"]),
+    ("\\dv", &["", "S", "+"]),
+    ("\\dx", &["", "+"]),
+    ("\\dX", &[""]),
+    ("\\dy", &["", "+"]),
+    ("\\dtvmsE", &["", "S+"]),
+    ("\\l", &["", "+"]),
+    ("\\lo_list", &[" "]),
+    ("\\z", &[""]),
+    ("\\do", &[" + int4 int4", "+ - date"]),
+    ("\\dAo", &[" btree int4_ops"]),
+    ("\\df", &[" with_tax numeric"]),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_command_of_psql_that_describes_fails() {
+    let served = Served::start().await;
+    served.database.execute(CATALOG).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("described.sql");
+    for (command, letters) in COMMANDS {
+        let mut script = String::new();
+        for letters in letters {
+            // `\d *` would describe each relation of the system, each in some queries of its own.
+            let patterns: &[&str] = match *letters {
+                "" => &["", " orders", " public.b*", " int4"],
+                arguments if arguments.contains(' ') => &[""],
+                _ => &["", " o*"],
+            };
+            for pattern in patterns {
+                script.push_str(&format!("{command}{letters}{pattern}\n"));
+            }
+        }
+        std::fs::write(&file, &script).unwrap();
+        let (_, err) = served.psql(&["-A", "-f", &file.display().to_string()]).await;
+        // What psql itself has to say.
+        let own = [
+            "Did not find any",
+            "too many dotted names",
+            "cross-database references",
+        ];
+        let is_own = |line: &str| own.iter().any(|own| line.contains(own));
+        let other: Vec<&str> = err.lines().filter(|line| !is_own(line)).collect();
+        assert!(other.is_empty(), "{other:#?} of\n{script}");
+    }
     served.end().await;
 }

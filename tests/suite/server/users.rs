@@ -110,6 +110,20 @@ async fn the_current_user_is_who_has_logged_in() {
         .unwrap();
     let names: Vec<&str> = rows[0].columns().iter().map(|column| column.name()).collect();
     assert_eq!(names, ["current_user", "session_user"]);
+    let sql = "CREATE TABLE d (n INT PRIMARY KEY, who VARCHAR DEFAULT upper(current_user), own VARCHAR DEFAULT session_user);
+               INSERT INTO d (n) VALUES (1); INSERT INTO d VALUES (2, DEFAULT, 'other'); UPDATE d SET own = DEFAULT WHERE n = 2";
+    client.simple_query(sql).await.unwrap();
+    let insert = client.prepare("INSERT INTO d (n) VALUES ($1)").await.unwrap();
+    for n in 3..6 {
+        client.execute(&insert, &[&n]).await.unwrap();
+    }
+    let sql = "SELECT count(*) FROM d WHERE who = 'TESTER' AND own = 'tester'";
+    assert_eq!(lines(&client, sql).await, ["5"]);
+    client
+        .simple_query("PREPARE named (VARCHAR) AS SELECT $1 || '!'")
+        .await
+        .unwrap();
+    assert_eq!(lines(&client, "EXECUTE named (current_user)").await, ["tester!"]);
     let refused = client
         .simple_query("CREATE MATERIALIZED VIEW v AS SELECT current_user AS c FROM t")
         .await;

@@ -34,7 +34,11 @@ async fn changed(sql: &str) -> Result<Vec<String>, SqlError> {
     let ObjectBody::Table(def) = &object.body else {
         panic!("a table");
     };
-    let table = TableRef { name: "t", def };
+    let table = TableRef {
+        name: "t",
+        def,
+        user: None,
+    };
     let empty = MemTable::try_new(Arc::clone(def.schema()), vec![vec![]]).unwrap();
     let empty = provider_as_source(Arc::new(empty));
     let resolver = |_: Option<&str>, name: &str| -> Option<Arc<dyn TableSource>> {

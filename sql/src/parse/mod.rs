@@ -47,7 +47,7 @@ pub(crate) use self::cursor::is_reserved;
 pub(crate) use self::script::{SETS_MAX, tokenize, too_many_chained};
 
 /// Words that begin a statement.
-const STARTS: [&str; 34] = [
+const STARTS: &[&str] = &[
     "select",
     "with",
     "values",
@@ -86,7 +86,7 @@ const STARTS: [&str; 34] = [
 ];
 
 /// Words that begin a statement of PostgreSQL or RisingWave that is not there.
-const REFUSED: [&str; 28] = [
+const REFUSED: &[&str] = &[
     "savepoint",
     "release",
     "merge",
@@ -155,7 +155,7 @@ fn longest(statements: &[StatementTokens]) -> usize {
 /// Words that begin a statement.
 #[must_use]
 pub fn starts() -> &'static [&'static str] {
-    &STARTS
+    STARTS
 }
 
 /// Whether `sql` ends in a complete statement: its last token is a semicolon, and no quote, comment or parenthesis is
@@ -302,7 +302,7 @@ fn no_statement(cursor: &Cursor<'_>, word: &str) -> SqlError {
         return SqlError::unsupported(word.to_uppercase()).at(cursor.position());
     }
     let error = cursor.unexpected("a statement");
-    match closest(word, STARTS.into_iter().chain(REFUSED)) {
+    match closest(word, STARTS.iter().chain(REFUSED).copied()) {
         Some(meant) => error.with_hint(format!("Did you mean {}?", meant.to_uppercase())),
         None => error,
     }

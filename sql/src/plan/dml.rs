@@ -249,7 +249,11 @@ fn values_query(
     let names: Vec<String> = (0..cells_of_row).map(|n| format!("?cell {n}?")).collect();
     let mut given = names.iter().map(|name| column("given", name));
     let items = columns().filter_map(|((_, def), place)| {
-        let value = if is_said_once(place) { cells.next() } else { given.next() };
+        let value = if is_said_once(place) {
+            cells.next()
+        } else {
+            given.next()
+        };
         Some(aliased(value?, &def.name))
     });
     select_of(items.collect(), &scaffold::derived(values, "given", &names)?)

@@ -2,6 +2,8 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -18,6 +20,22 @@ fn has_span(objects: &[Value], name: &str, field: &str, value: &str) -> bool {
         let span = &object["span"];
         span["name"] == name && span[field].to_string().contains(value)
     })
+}
+
+/// Who may do what with a file.
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// Tries the wrong password of user `a`.
+fn refused_login(host: &str, port: &str) {
+    let refused = Command::new("psql")
+        .args(["-X", "-w", "-h", host, "-p", port, "-U", "a", "-d", "highwater"])
+        .args(["-c", "SELECT 1"])
+        .env("PGPASSWORD", "geheimnis")
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
 #[test]
@@ -45,18 +63,8 @@ fn the_program_tells_over_http_and_logs_objects_with_spans_and_without_secrets()
     let http = behind(&mut lines, "highwater: metrics and health on http://");
     let (host, port) = address.split_once(':').unwrap();
     let psql = Command::new("psql")
-        .args([
-            "-X",
-            "-w",
-            "-h",
-            host,
-            "-p",
-            port,
-            "-U",
-            "tester",
-            "-d",
-            "highwater",
-        ])
+        .args(["-X", "-w", "-h", host, "-p", port, "-U", "tester"])
+        .args(["-d", "highwater"])
         .args([
             "-c",
             "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (7); CREATE USER a PASSWORD 'geheim'",
@@ -64,12 +72,7 @@ fn the_program_tells_over_http_and_logs_objects_with_spans_and_without_secrets()
         .output()
         .unwrap();
     assert!(psql.status.success(), "{psql:?}");
-    let refused = Command::new("psql")
-        .args(["-X", "-w", "-h", host, "-p", port, "-U", "a", "-d", "highwater", "-c", "SELECT 1"])
-        .env("PGPASSWORD", "geheimnis")
-        .output()
-        .unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    refused_login(host, port);
     let mut socket = TcpStream::connect(&http).unwrap();
     socket.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -94,16 +97,15 @@ fn the_program_tells_over_http_and_logs_objects_with_spans_and_without_secrets()
     );
     assert!(has_span(&objects, "statement", "pid", "1"), "{rest:#?}");
     assert!(has_span(&objects, "checkpoint", "epoch", ""), "{rest:#?}");
-    let is_refusal = |object: &&Value| object["fields"]["sqlstate"] == "28P01" && object["fields"]["user"] == "a";
+    let is_refusal =
+        |object: &&Value| object["fields"]["sqlstate"] == "28P01" && object["fields"]["user"] == "a";
     let refusal = objects.iter().find(is_refusal);
-    assert!(refusal.is_some_and(|object| object["level"] == "WARN"), "{rest:#?}");
+    assert!(
+        refusal.is_some_and(|object| object["level"] == "WARN"),
+        "{rest:#?}"
+    );
     assert!(rest.iter().all(|line| !line.contains("geheim")), "INV-10");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o700, "a new directory is for its owner alone");
-    }
+    assert_eq!(mode(&dir), 0o700, "a new directory is for its owner alone");
 }
 
 #[test]

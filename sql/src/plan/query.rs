@@ -27,9 +27,9 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, integers, json, lateral,
-    lateral_top, literals, mixed, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan,
-    subquery, subquery_names, temporal, time_join, using, whole_rows,
+    apart, batch, correlated, dependent_columns, distinct_on, group_window, grouping_columns, integers, json,
+    lateral, lateral_top, literals, mixed, order_columns, outer_names, pg_words, postgres, recursive, refuse,
+    spelled, sql_function, subplan, subquery, subquery_names, temporal, time_join, using, whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -51,6 +51,8 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
     let mut query = output.disambiguated(query);
     group_window::in_from(&mut query)?;
     whole_rows::written_out(&mut query, names.catalog())?;
+    outer_names::told_apart(&mut query, names.catalog())?;
+    order_columns::qualified(&mut query, names.catalog())?;
     dependent_columns::grouped(&mut query, names.catalog())?;
     pg_words::in_our_words(&mut query, names.is_one_shot())?;
     spelled::in_our_words(&mut query)?;
@@ -66,6 +68,7 @@ pub(crate) fn bind(names: &Names<'_>, query: &ast::Query) -> Result<Bound, SqlEr
         .and_then(flat_enough)
         .and_then(recursive::typed)
         .and_then(apart::removed)
+        .and_then(correlated::lifted)
         .and_then(lateral_top::numbered)
         .and_then(subquery::rows_by_column)
         .and_then(|plan| match names.is_one_shot() {

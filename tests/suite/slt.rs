@@ -72,8 +72,8 @@ macro_rules! files {
 }
 
 files! {
-    aggregates apart array_views arrays asof catalogs collected conditions dates ddl digits errors floats formatting
-    functions group_windows hints indexes interval_keys intervals joins json json_views lateral lengths looked_up lookups
+    aggregates apart array_views arrays asof catalogs collected conditions correlated_shapes dates ddl
+    digits errors floats formatting functions group_windows hints indexes interval_keys intervals joins json json_views lateral lengths looked_up lookups
     math mixed numbers over quotients refused row_subqueries select sessions setops show sinks_into_tables sqlstates
     strings structs subqueries subquery_names subquery_values tables temporal_filters temporal_joins times
     topn types upsert upserts user_functions using using_inner values views whole_rows windows zones

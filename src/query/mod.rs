@@ -280,6 +280,11 @@ static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new
     let mut config = SessionConfig::from(planning_options().clone()).with_batch_size(BATCH_ROWS);
     // It takes memory for as many groups as LIMIT says before there is a single one.
     config.options_mut().optimizer.enable_topk_aggregation = false;
+    // Rules that find out that a column is never NULL, or may be, do not tell the nodes above.
+    config
+        .options_mut()
+        .execution
+        .skip_physical_aggregate_schema_check = true;
     Ok(SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)

@@ -13,13 +13,14 @@ use std::sync::Arc;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result as PlanResult, internal_err};
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::utils::{conjunction, split_conjunction};
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SkipType,
     Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
 };
 
 use crate::SqlError;
+use crate::plan::correlated::Keys;
 use crate::plan::functions::Functions;
 use crate::plan::outer_columns::equal_sides;
 use crate::plan::translate::external;
@@ -122,7 +123,8 @@ fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
         return Ok(None);
     }
     let columns = rows.schema().columns();
-    let Some((rows, keys)) = with_keys(rows)? else {
+    let keyed = Keys::named(OWN).of(rows)?;
+    let Some((rows, keys)) = keyed.filter(|(_, keys)| !keys.is_empty()) else {
         return match is_compared_otherwise(rows) {
             true => Err(external(otherwise_compared())),
             false => Ok(None),
@@ -180,57 +182,6 @@ fn otherwise_compared() -> SqlError {
             "Join on the comparison, number the rows of each outer row with row_number() OVER (PARTITION BY … ORDER BY …), and \
              take the first ones.",
         )
-}
-
-/// A column of a plan, and what it is to be equal to.
-type Key = (Column, Expr);
-
-/// The plan without its comparisons with outer columns, and a column for each of them; `None` where there is none, or where they are
-/// compared otherwise than by equality.
-fn with_keys(plan: &LogicalPlan) -> PlanResult<Option<(LogicalPlan, Vec<Key>)>> {
-    match plan {
-        LogicalPlan::Projection(node) if !has_outer(node) => {
-            let Some((input, keys)) = with_keys(&node.input)? else {
-                return Ok(None);
-            };
-            let more = keys.iter().map(|(key, _)| Expr::Column(key.clone()));
-            let exprs: Vec<Expr> = node.expr.iter().cloned().chain(more).collect();
-            let plan = LogicalPlanBuilder::from(input).project(exprs)?.build()?;
-            Ok(Some((plan, keys)))
-        }
-        LogicalPlan::SubqueryAlias(node) => {
-            let Some((input, keys)) = with_keys(&node.input)? else {
-                return Ok(None);
-            };
-            let keys = keys.into_iter();
-            let keys = keys.map(|(key, outer)| (Column::new(Some(node.alias.clone()), key.name), outer));
-            let alias = SubqueryAlias::try_new(Arc::new(input), node.alias.clone())?;
-            Ok(Some((LogicalPlan::SubqueryAlias(alias), keys.collect())))
-        }
-        LogicalPlan::Filter(node) if node.input.all_out_ref_exprs().is_empty() => {
-            let (outer, own): (Vec<&Expr>, Vec<&Expr>) = split_conjunction(&node.predicate)
-                .into_iter()
-                .partition(|condition| condition.contains_outer());
-            let sides: Option<Vec<(&Expr, &Expr)>> = outer.into_iter().map(equal_sides).collect();
-            let Some(sides) = sides.filter(|sides| !sides.is_empty()) else {
-                return Ok(None);
-            };
-            let name = |at: usize| format!("{OWN}_{at}");
-            let columns = node.input.schema().columns().into_iter().map(Expr::Column);
-            let keyed = sides.iter().enumerate();
-            let keyed = keyed.map(|(at, (side, _))| (*side).clone().alias(name(at)));
-            let exprs: Vec<Expr> = columns.chain(keyed).collect();
-            let mut builder = LogicalPlanBuilder::from(Arc::clone(&node.input));
-            if let Some(rest) = conjunction(own.into_iter().cloned()) {
-                builder = builder.filter(rest)?;
-            }
-            let plan = builder.project(exprs)?.build()?;
-            let keys = sides.iter().enumerate();
-            let keys = keys.map(|(at, (_, outer))| (Column::new_unqualified(name(at)), (*outer).clone()));
-            Ok(Some((plan, keys.collect())))
-        }
-        _ => Ok(None),
-    }
 }
 
 fn has_outer(node: &Projection) -> bool {

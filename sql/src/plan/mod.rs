@@ -21,6 +21,7 @@ mod collected;
 mod common_type;
 mod compared;
 mod context;
+mod correlated;
 mod decimals;
 mod dependent_columns;
 mod depth;
@@ -53,8 +54,10 @@ mod names;
 mod nested_joins;
 mod numbers;
 mod operand;
+mod order_columns;
 mod ordered_input;
 mod outer_columns;
+mod outer_names;
 mod parameter_value;
 mod parameters;
 mod pg_words;
@@ -197,7 +200,11 @@ pub fn plan_view(
     refuse::refuse_unsupported(query)?;
     let names = Names::new(catalog, None);
     let plan = named(query::bind(&names, query)?, columns)?;
+    if plan.columns.is_empty() {
+        return Err(SqlError::unsupported("a streaming query without columns").with_hint("Select a column."));
+    }
     query::refuse_impure_beside_now(&plan.plan)?;
+    correlated::refuse_others(&plan.plan, query)?;
     let depends_on = dependencies(&names, query, &plan.plan);
     let optimized = query::optimize(plan.plan)?;
     subquery::refuse_rest(&optimized)?;
@@ -236,6 +243,7 @@ pub fn plan_select(
 ) -> Result<PlannedSelect, SqlError> {
     let names = Names::new(catalog, Some(resolver));
     let bound = query::bind(&names, query)?;
+    correlated::refuse_others(&bound.plan, query)?;
     Ok(PlannedSelect {
         plan: batch::plain(bound.plan)?,
         columns: bound.columns,

@@ -27,10 +27,10 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    apart, batch, dependent_columns, distinct_on, group_window, grouping_columns, grouping_sets, inner_names,
-    integers, json, lateral, lateral_top, literals, mixed, ordered_input, pg_words, postgres, recursive,
-    refuse, spelled, sql_function, subplan, subquery, subquery_names, temporal, time_join, type_calls, using,
-    whole_rows,
+    apart, batch, correlated, dependent_columns, distinct_on, group_window, grouping_columns, grouping_sets,
+    inner_names, integers, json, lateral, lateral_top, literals, mixed, order_columns, ordered_input,
+    outer_names, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan, subquery,
+    subquery_names, temporal, time_join, type_calls, using, whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -68,6 +68,8 @@ fn named(names: &Names<'_>, mut query: ast::Query, output: &OutputNames) -> Resu
     type_calls::as_casts(&mut query, names.catalog())?;
     group_window::in_from(&mut query)?;
     whole_rows::written_out(&mut query, names.catalog())?;
+    outer_names::told_apart(&mut query, names.catalog())?;
+    order_columns::qualified(&mut query, names.catalog())?;
     dependent_columns::grouped(&mut query, names.catalog())?;
     pg_words::in_our_words(&mut query, names.is_one_shot())?;
     spelled::in_our_words(&mut query)?;
@@ -83,6 +85,7 @@ fn named(names: &Names<'_>, mut query: ast::Query, output: &OutputNames) -> Resu
         .and_then(flat_enough)
         .and_then(recursive::typed)
         .and_then(apart::removed)
+        .and_then(correlated::lifted)
         .and_then(lateral_top::numbered)
         .and_then(subquery::rows_by_column)
         .and_then(|plan| match names.is_one_shot() {

@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, lit, not,
 };
 
+use crate::plan::correlated::{Place, is_joined, outer_columns, reads_outer};
 use crate::plan::rewrite;
 
 /// A plan with one column, to be run once for the values of each row: the arguments of its call take the place of the
@@ -94,8 +95,8 @@ pub(crate) fn called(plan: LogicalPlan, finish: Finish<'_>) -> PlanResult<Logica
 
 fn wanted(expr: &Expr) -> bool {
     match expr {
-        Expr::ScalarSubquery(own) => !own.outer_ref_columns.is_empty() && !is_joinable(own, true),
-        Expr::Exists(own) => !own.subquery.outer_ref_columns.is_empty() && !is_joinable(&own.subquery, false),
+        Expr::ScalarSubquery(own) => reads_outer(&own.subquery) && !is_joinable(own, true),
+        Expr::Exists(own) => reads_outer(&own.subquery.subquery) && !is_joinable(&own.subquery, false),
         _ => false,
     }
 }
@@ -129,10 +130,10 @@ fn value(
     numbers: &Cell<usize>,
     finish: Finish<'_>,
 ) -> PlanResult<Expr> {
-    let plan = finish(plan)?;
+    let plan = finish(alone(plan)?)?;
     let mut outer: Vec<Column> = Vec::new();
     let mut args = Vec::new();
-    for expr in plan.all_out_ref_exprs() {
+    for expr in outer_columns(&plan) {
         let Expr::OuterReferenceColumn(field, column) = expr else {
             continue;
         };
@@ -156,13 +157,28 @@ fn value(
     Ok(ScalarUDF::from(function).call(args))
 }
 
+/// The plan without the mark of LATERAL on a relation that is alone in FROM.
+fn alone(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    match plan {
+        LogicalPlan::Subquery(own) => alone(Arc::unwrap_or_clone(own.subquery)),
+        plan => match plan.inputs().as_slice() {
+            [input] => {
+                let input = alone((*input).clone())?;
+                plan.with_new_exprs(plan.expressions(), vec![input])
+            }
+            _ => Ok(plan),
+        },
+    }
+}
+
 /// Whether DataFusion turns a subquery into a join.
 fn is_joinable(own: &Subquery, is_value: bool) -> bool {
     let plan = own.subquery.as_ref();
     if is_value && !is_one_aggregate(plan) {
         return false;
     }
-    reads_in_filters_only(plan, is_value)
+    let place = if is_value { Place::Value } else { Place::Rows };
+    reads_in_filters_only(plan, is_value) && is_joined(plan, place)
 }
 
 pub(crate) fn is_one_aggregate(plan: &LogicalPlan) -> bool {

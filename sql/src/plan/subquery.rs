@@ -100,7 +100,8 @@ fn rewritten(plan: LogicalPlan, is_streaming: bool) -> PlanResult<LogicalPlan> {
         if !has_subquery(&node)? {
             return Ok(Transformed::no(node));
         }
-        let node = node.map_expressions(|expr| expr.transform_up(|expr| Ok(any_as_in(expr))))?;
+        let node =
+            node.map_expressions(|expr| expr.transform_up(|expr| any_as_in(expr).transform_data(listed)))?;
         match node.data {
             LogicalPlan::Filter(filter) => rewriting.filter(filter).map(Transformed::yes),
             LogicalPlan::Projection(projection) => rewriting.projection(projection).map(Transformed::yes),
@@ -355,6 +356,20 @@ fn any_as_in(expr: Expr) -> Transformed<Expr> {
         }
         other => Transformed::no(other),
     }
+}
+
+/// IN looks for its column in a list of columns, which VALUES does not have.
+fn listed(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let Expr::InSubquery(mut own) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    if own.subquery.subquery.head_output_expr()?.is_some() {
+        return Ok(Transformed::no(Expr::InSubquery(own)));
+    }
+    let column = first_column(&own.subquery)?.alias("__listed");
+    let plan = LogicalPlanBuilder::from(own.subquery.subquery.as_ref().clone()).project([column])?;
+    own.subquery.subquery = Arc::new(plan.build()?);
+    Ok(Transformed::yes(Expr::InSubquery(own)))
 }
 
 /// The IN of a condition that is NOT IN.

@@ -39,7 +39,11 @@ pub(crate) fn by_value(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             LogicalPlan::Distinct(Distinct::All(input)) => distinct(input),
             LogicalPlan::Distinct(Distinct::On(mut on)) => {
                 let schema = Arc::clone(on.input.schema());
-                on.on_expr = parted(on.on_expr, &schema);
+                // The order begins with what the parts are told apart by.
+                on.on_expr = match on.sort_expr {
+                    Some(_) => on.on_expr.into_iter().map(|expr| key(expr, &schema)).collect(),
+                    None => parted(on.on_expr, &schema),
+                };
                 on.sort_expr = on.sort_expr.map(|keys| sorted(keys, &schema));
                 Ok(Transformed::yes(LogicalPlan::Distinct(Distinct::On(on))))
             }

@@ -15,6 +15,16 @@ fn what_streaming_queries_lack_is_refused_by_name_and_place() {
             "EXCEPT ALL",
             "SELECT bidder",
         ),
+        (
+            "SELECT b.bidder, (SELECT max(x.n) FROM (SELECT count(*) AS n FROM bids o WHERE o.auction = b.auction) x) AS m FROM bids b",
+            "a subquery that reads outer columns in this way",
+            "b.auction) x",
+        ),
+        (
+            "SELECT b.bidder, l.n FROM bids b, LATERAL (SELECT count(*) AS n FROM bids o WHERE o.auction = b.auction HAVING count(*) > 5) l",
+            "a subquery that reads outer columns in this way",
+            "b.auction HAVING",
+        ),
     ] {
         let (message, at) = message_at(text);
         assert_eq!(message, format!("{what} is not supported"), "{text}");

@@ -1,0 +1,116 @@
+//! Names in expressions of ORDER BY mean columns of FROM; only a name that stands there alone means what the list calls so. DataFusion
+//! takes them for what the list calls so everywhere, so that those that are columns get their relation in front.
+//!
+//! ```text
+//! SELECT c AS a, max(a) FROM t GROUP BY c ORDER BY max(a)     ▶     … ORDER BY max(t.a)
+//! ```
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
+
+use crate::SqlError;
+use crate::catalog::Catalog;
+use crate::plan::from_columns::{Row, Scope};
+use crate::plan::types::folded;
+use crate::plan::walk::{PartMut, walk_mut};
+
+/// Puts relations in front of such names.
+///
+/// # Errors
+/// None of its own.
+pub(crate) fn qualified(query: &mut Query, catalog: &Catalog) -> Result<(), SqlError> {
+    let mut scopes = vec![Scope::new(catalog)];
+    walk_mut(query, &mut |part| {
+        match part {
+            PartMut::Query(query) => {
+                if let Some(inner) = scopes.last().map(|around| around.within(query)) {
+                    scopes.push(inner);
+                }
+            }
+            PartMut::QueryEnd(query) => {
+                if let Some(scope) = scopes.pop()
+                    && let Err(error) = in_query(query, &scope)
+                {
+                    return ControlFlow::Break(Box::new(error));
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+fn in_query(query: &mut Query, scope: &Scope<'_>) -> Result<(), SqlError> {
+    let (SetExpr::Select(select), Some(order_by)) = (query.body.as_ref(), query.order_by.as_mut()) else {
+        return Ok(());
+    };
+    let OrderByKind::Expressions(keys) = &mut order_by.kind else {
+        return Ok(());
+    };
+    let given = given(select);
+    if given.is_empty() {
+        return Ok(());
+    }
+    let rows = scope.rows(select);
+    let keys = keys.iter_mut().map(|key| &mut key.expr);
+    for key in keys.filter(|key| !matches!(key, Expr::Identifier(_))) {
+        in_expression(key, &given, &rows)?;
+    }
+    Ok(())
+}
+
+/// What the list calls otherwise than the column of that name.
+fn given(select: &Select) -> Vec<String> {
+    let given = select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { expr, alias } => {
+            let own = match expr {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(parts) => parts.last(),
+                _ => None,
+            };
+            let name = folded(alias);
+            (own.map(folded).as_ref() != Some(&name)).then_some(name)
+        }
+        _ => None,
+    });
+    given.collect()
+}
+
+fn in_expression(key: &mut Expr, given: &[String], rows: &[Row]) -> Result<(), SqlError> {
+    let mut depth = 0_usize;
+    walk_mut(key, &mut |part| {
+        match part {
+            PartMut::Query(_) => depth += 1,
+            PartMut::QueryEnd(_) => depth -= 1,
+            PartMut::Expr(expr) if depth == 0 => {
+                if let Expr::Identifier(name) = &*expr
+                    && given.contains(&folded(name))
+                    && let Some(relation) = owner(&folded(name), rows)
+                {
+                    let relation = Ident {
+                        value: relation.to_owned(),
+                        quote_style: Some('"'),
+                        span: name.span,
+                    };
+                    *expr = Expr::CompoundIdentifier(vec![relation, name.clone()]);
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// The one relation that has a column of this name.
+fn owner<'r>(column: &String, rows: &'r [Row]) -> Option<&'r str> {
+    let mut owners = rows.iter().filter(|row| {
+        row.columns
+            .as_ref()
+            .is_none_or(|columns| columns.contains(column))
+    });
+    match (owners.next(), owners.next()) {
+        (Some(row), None) if row.columns.is_some() && !row.name.is_empty() => Some(&row.name),
+        _ => None,
+    }
+}

@@ -9,42 +9,71 @@ tokio::task_local! {
     static CURRENT: Recall;
 }
 
+/// It can be taken back.
 const OPEN: u8 = 0;
+/// It takes effect.
 const PASSED: u8 = 1;
-const TAKEN_BACK: u8 = 2;
+/// It takes effect, and somebody has tried to take it back.
+const ASKED: u8 = 2;
+/// It was taken back.
+const TAKEN_BACK: u8 = 3;
 
 /// What who runs a statement and who ends it agree by.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recall(Arc<AtomicU8>);
 
 impl Recall {
-    /// That of the statement that this task runs.
+    /// That of the statement that this task runs. A task that the statement has spawned does not know it and gets one that nobody takes
+    /// back: it is asked for before.
     pub(crate) fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_default()
     }
 
     /// The statement takes effect from here on, unless it has been taken back.
     pub(crate) fn pass(&self) -> bool {
-        self.moved_to(PASSED)
+        self.moved(OPEN, PASSED)
+            .map_or_else(|known| known != TAKEN_BACK, |()| true)
     }
 
-    /// Takes the statement back, unless it has taken effect.
+    /// It took no effect after all, and is to be tried again, unless somebody has tried to take it back.
+    pub(crate) fn reopen(&self) -> bool {
+        let moved = self.moved(PASSED, OPEN);
+        moved.map_or_else(|known| known == OPEN, |()| true)
+    }
+
+    /// Whether it takes effect.
+    pub(crate) fn has_passed(&self) -> bool {
+        matches!(self.0.load(Ordering::SeqCst), PASSED | ASKED)
+    }
+
+    /// Takes the statement back, unless it takes effect.
     fn take_back(&self) -> bool {
-        self.moved_to(TAKEN_BACK)
+        loop {
+            match self.moved(OPEN, TAKEN_BACK) {
+                Ok(()) | Err(TAKEN_BACK) => return true,
+                Err(ASKED) => return false,
+                Err(_) if self.moved(PASSED, ASKED).is_ok() => return false,
+                Err(_) => {}
+            }
+        }
     }
 
-    fn moved_to(&self, state: u8) -> bool {
+    /// Moves from one state to another one, or tells in which it is.
+    fn moved(&self, from: u8, to: u8) -> Result<(), u8> {
         let moved = self
             .0
-            .compare_exchange(OPEN, state, Ordering::SeqCst, Ordering::SeqCst);
-        moved.map_or_else(|known| known == state, |_| true)
+            .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst);
+        moved.map(drop)
     }
 }
 
 /// Waits for a part of a statement, until `end` comes back: then it gives what `end` has said. When the statement cannot be taken back any
 /// more, only the part itself ends it.
-pub(crate) async fn until<T, E>(part: impl Future<Output = T>, end: impl Future<Output = E>) -> Result<T, E> {
-    let recall = Recall::default();
+pub(crate) async fn until<T, E>(
+    recall: &Recall,
+    part: impl Future<Output = T>,
+    end: impl Future<Output = E>,
+) -> Result<T, E> {
     let mut part = pin!(CURRENT.scope(recall.clone(), part));
     let said = tokio::select! {
         biased;
@@ -68,15 +97,20 @@ mod tests {
 
     #[tokio::test]
     async fn what_has_taken_effect_is_not_taken_back() {
-        assert_eq!(until(pending::<()>(), ready("late")).await, Err("late"));
-        assert_eq!(until(ready(1), ready("late")).await, Ok(1));
+        assert_eq!(
+            until(&Recall::default(), pending::<()>(), ready("late")).await,
+            Err("late")
+        );
+        assert_eq!(until(&Recall::default(), ready(1), ready("late")).await, Ok(1));
         let passed = async {
             assert!(Recall::current().pass());
             yield_now().await;
             assert!(Recall::current().pass(), "the second attempt of one statement");
             2
         };
-        assert_eq!(until(passed, ready("late")).await, Ok(2));
+        let recall = Recall::default();
+        assert_eq!(until(&recall, passed, ready("late")).await, Ok(2));
+        assert!(recall.has_passed());
     }
 
     #[tokio::test]
@@ -86,12 +120,23 @@ mod tests {
             let _ = sender.send(Recall::current());
             pending::<()>().await;
         };
-        assert_eq!(until(part, ready("late")).await, Err("late"));
+        assert_eq!(until(&Recall::default(), part, ready("late")).await, Err("late"));
         assert!(!recall.await.expect("it was sent").pass());
     }
 
     #[test]
     fn a_statement_that_nobody_ends_takes_effect() {
         assert!(Recall::current().pass());
+    }
+
+    #[test]
+    fn what_is_tried_again_can_be_taken_back() {
+        let recall = Recall::default();
+        assert!(recall.pass() && recall.reopen() && !recall.has_passed());
+        assert!(recall.take_back() && !recall.pass());
+
+        let asked = Recall::default();
+        assert!(asked.pass() && !asked.take_back());
+        assert!(!asked.reopen(), "somebody wants it back, and it took no effect");
     }
 }

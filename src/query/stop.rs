@@ -20,6 +20,8 @@ use datafusion::physical_plan::joins::{
     CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
 };
 
+use super::memory::LastErrors;
+
 /// Set when nobody listens any more.
 pub(super) type Stopped = Arc<AtomicBool>;
 
@@ -56,7 +58,7 @@ impl PhysicalOptimizerRule for StopJoins {
 }
 
 impl StopJoins {
-    /// The join with a condition that fails when it is to stop.
+    /// The join with a condition that fails when it is to stop. It does not start again when memory is used up.
     fn stoppable(&self, join: &NestedLoopJoinExec) -> PlanResult<Arc<dyn ExecutionPlan>> {
         let filter = join.filter().map(|filter| {
             let condition = Stoppable {
@@ -69,7 +71,8 @@ impl StopJoins {
                 Arc::clone(filter.schema()),
             )
         });
-        let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
+        let left = Arc::new(LastErrors(Arc::clone(join.left())));
+        let right = Arc::clone(join.right());
         let join = NestedLoopJoinExecBuilder::new(left, right, *join.join_type())
             .with_filter(filter)
             .with_projection_ref(join.projection().clone())

@@ -10,7 +10,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::wire::{Stop, Wire};
-use crate::{Error, Result, recall, scram};
+use crate::recall::{self, Recall};
+use crate::{Error, Result, scram};
 
 /// Where a connection waits for its statement to be cancelled; empty while none runs.
 type Bell = Arc<Mutex<Option<oneshot::Sender<()>>>>;
@@ -83,6 +84,7 @@ pub(super) struct Running {
     bell: Bell,
     cancelled: oneshot::Receiver<()>,
     deadline: Option<Instant>,
+    recall: Recall,
 }
 
 impl CancelKey {
@@ -94,6 +96,7 @@ impl CancelKey {
             bell: Arc::clone(&self.bell),
             cancelled,
             deadline: limit.map(|limit| Instant::now() + limit),
+            recall: Recall::default(),
         }
     }
 }
@@ -105,8 +108,11 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Comes back when the statement is to end, with the reason.
+    /// Comes back when the statement is to end, with the reason. One that has taken effect is not to: its rows are sent to their end.
     async fn ended(&mut self) -> Stop {
+        if self.recall.has_passed() {
+            return std::future::pending().await;
+        }
         let late = async {
             match self.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -128,7 +134,7 @@ impl Running {
     ) -> Result<T, Stop> {
         tokio::select! {
             biased;
-            done = recall::until(part, self.ended()) => Ok(done??),
+            done = recall::until(&self.recall.clone(), part, self.ended()) => Ok(done??),
             () = wire.gone() => Err(Stop::Gone),
         }
     }

@@ -263,7 +263,11 @@ impl Change {
         loop {
             attempts -= 1;
             match self.attempt(database, wanted).await {
-                Err(error) if attempts > 0 && error.sqlstate() == READ_AGAIN => {}
+                Err(error) if attempts > 0 && error.sqlstate() == READ_AGAIN => {
+                    if !wanted.recall.reopen() {
+                        return Err(cancelled());
+                    }
+                }
                 outcome => return outcome,
             }
         }

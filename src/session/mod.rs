@@ -37,7 +37,7 @@ use crate::database::{Database, environment};
 use crate::error::{Error, Result};
 use crate::masking;
 use crate::outcome::{Outcome, Rows};
-use crate::recall;
+use crate::recall::{self, Recall};
 use crate::subscription::ChangeRows;
 
 /// Statements run one after another, with settings, cursors and prepared statements of their own.
@@ -162,7 +162,7 @@ impl Session {
         };
         match self.statement_timeout() {
             None => whole.await,
-            Some(limit) => recall::until(whole, tokio::time::sleep(limit))
+            Some(limit) => recall::until(&Recall::default(), whole, tokio::time::sleep(limit))
                 .await
                 .unwrap_or_else(|()| {
                     self.fail_transaction();

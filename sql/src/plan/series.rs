@@ -70,16 +70,17 @@ impl IntegerSeries {
 
 /// The integer that a constant is.
 fn constant(expr: &Expr) -> Option<i64> {
-    let literal = match expr {
-        Expr::Cast(Cast { expr, field }) => match field.data_type() {
-            DataType::Int32 | DataType::Int64 => expr.as_ref(),
-            _ => return None,
-        },
-        other => other,
-    };
-    match literal {
+    match expr {
         Expr::Literal(ScalarValue::Int32(Some(value)), _) => Some(i64::from(*value)),
         Expr::Literal(ScalarValue::Int64(Some(value)), _) => Some(*value),
+        Expr::Cast(Cast { expr, field }) => match (expr.as_ref(), field.data_type()) {
+            (Expr::Literal(..), DataType::Int64) => constant(expr),
+            // One that its type does not have is an error, which is told elsewhere.
+            (Expr::Literal(..), DataType::Int32) => {
+                constant(expr).filter(|value| i32::try_from(*value).is_ok())
+            }
+            _ => None,
+        },
         _ => None,
     }
 }

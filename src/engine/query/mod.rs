@@ -269,12 +269,11 @@ fn missed(spec: &QuerySpec, cause: Option<&EngineError>) -> EngineError {
         let message = format!("\"{}\" failed, and missed changes of what it reads", spec.name);
         return EngineError::new("55000", message).with_hint(resume);
     };
-    let hint = cause.hint.iter().map(String::as_str);
     let since = "It has missed changes of what it reads since.";
-    let hint: Vec<&str> = hint
-        .filter(|hint| !hint.contains(since))
-        .chain([since, &resume])
-        .collect();
+    // What an earlier restart has added is said once.
+    let own = cause.hint.iter().filter_map(|hint| hint.split(since).next());
+    let own = own.map(str::trim_end).filter(|hint| !hint.is_empty());
+    let hint: Vec<&str> = own.chain([since, &resume]).collect();
     cause.clone().with_hint(hint.join(" "))
 }
 

@@ -113,13 +113,13 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
             }
             _ => return Ok(()),
         },
-        Expr::Value(value) => match &value.value {
-            // The tokenizer has read its escapes.
-            Value::UnicodeStringLiteral(text) => {
-                Expr::Value(Value::SingleQuotedString(text.clone()).with_span(value.span))
+        Expr::Value(value) => {
+            if let Value::UnicodeStringLiteral(text) = &mut value.value {
+                // The tokenizer has read its escapes.
+                value.value = Value::SingleQuotedString(std::mem::take(text));
             }
-            _ => return Ok(()),
-        },
+            return Ok(());
+        }
         Expr::Identifier(ident) if ident.quote_style.is_none() => match bare_function(ident) {
             Some(function) => function,
             None => return Ok(()),

@@ -413,7 +413,8 @@ mod tests {
         let mut other = FloatMoments::default();
         other.add(0.1, 1);
         moments.merge(&other);
-        assert_eq!(moments.result(POPULATION).unwrap(), Some(0.0));
+        let merged = moments.result(POPULATION).unwrap();
+        assert!(merged.is_some_and(|variance| (0.0..1e-30).contains(&variance)));
         moments.add(f64::INFINITY, 1);
         assert!(moments.result(SAMPLE).unwrap().is_some_and(f64::is_nan));
         let mut beyond = FloatMoments::default();

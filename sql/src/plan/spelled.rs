@@ -114,10 +114,7 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
             _ => return Ok(()),
         },
         Expr::Value(value) => {
-            if let Value::UnicodeStringLiteral(text) = &mut value.value {
-                // The tokenizer has read its escapes.
-                value.value = Value::SingleQuotedString(std::mem::take(text));
-            }
+            plain_text(&mut value.value);
             return Ok(());
         }
         Expr::Identifier(ident) if ident.quote_style.is_none() => match bare_function(ident) {
@@ -132,6 +129,13 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
     };
     *expr = replaced;
     Ok(())
+}
+
+/// A text with code points as any other: the tokenizer has read its escapes.
+fn plain_text(value: &mut Value) {
+    if let Value::UnicodeStringLiteral(text) = value {
+        *value = Value::SingleQuotedString(std::mem::take(text));
+    }
 }
 
 /// What stands for a call that is spelt otherwise; `None` for any other.

@@ -13,9 +13,19 @@ use highwater_storage::{Direction, KeyOrder, Nulls};
 
 use super::ViewProvider;
 
-/// Tells scans below a sort with a limit of its order.
+/// Tells scans below a sort with a limit of its order. Scans below GROUPING SETS keep theirs to themselves: DataFusion takes the order
+/// of the rows for that of the groups, where columns are NULL that have left a set.
 pub(super) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let plan = plan.transform_down(|node| {
+    let plan = plan.transform_down(|node| match node {
+        LogicalPlan::Aggregate(mut aggregate) if has_sets(&aggregate.group_expr) => {
+            let input = Arc::unwrap_or_clone(aggregate.input);
+            let input = input.transform_down(|node| Ok(scan_changed(node, ViewProvider::unordered)))?;
+            aggregate.input = Arc::new(input.data);
+            Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+        }
+        node => Ok(Transformed::no(node)),
+    })?;
+    let plan = plan.data.transform_down(|node| {
         let LogicalPlan::Sort(sort) = &node else {
             return Ok(Transformed::no(node));
         };
@@ -30,6 +40,10 @@ pub(super) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(Transformed::yes(LogicalPlan::Sort(sort)))
     })?;
     Ok(plan.data)
+}
+
+fn has_sets(groups: &[Expr]) -> bool {
+    groups.iter().any(|group| matches!(group, Expr::GroupingSet(_)))
 }
 
 /// The columns of the one scan below that rows are sorted by, if they are columns of it as they are.
@@ -78,6 +92,14 @@ fn column_of(expr: &Expr, input: &LogicalPlan) -> Option<usize> {
 
 /// A scan of a table or a view that knows which order is wanted; any other node as it is.
 fn scan_told(node: LogicalPlan, wanted: &[(usize, KeyOrder)]) -> Transformed<LogicalPlan> {
+    scan_changed(node, |view| view.ordered(wanted.to_vec()))
+}
+
+/// A scan of what a table or a view becomes; any other node as it is.
+fn scan_changed(
+    node: LogicalPlan,
+    change: impl FnOnce(&ViewProvider) -> ViewProvider,
+) -> Transformed<LogicalPlan> {
     let LogicalPlan::TableScan(scan) = node else {
         return Transformed::no(node);
     };
@@ -85,7 +107,7 @@ fn scan_told(node: LogicalPlan, wanted: &[(usize, KeyOrder)]) -> Transformed<Log
     let view = provider.and_then(|source| source.table_provider.downcast_ref::<ViewProvider>());
     match view {
         Some(view) => Transformed::yes(LogicalPlan::TableScan(TableScan {
-            source: provider_as_source(Arc::new(view.ordered(wanted.to_vec()))),
+            source: provider_as_source(Arc::new(change(view))),
             ..scan
         })),
         None => Transformed::no(LogicalPlan::TableScan(scan)),

@@ -36,6 +36,8 @@ pub(crate) struct ViewProvider {
     readers: Mutex<Readers>,
     /// The order in which its first rows are wanted, if one is.
     wanted: Vec<(usize, KeyOrder)>,
+    /// Whether it tells in which order its rows come.
+    tells_order: bool,
 }
 
 /// The rows of a view in their own order, and in those of its indexes, all as of one step.
@@ -112,6 +114,7 @@ impl ViewProvider {
             name: name.to_owned(),
             readers: Mutex::new(readers),
             wanted: Vec::new(),
+            tells_order: true,
         }
     }
 
@@ -126,6 +129,15 @@ impl ViewProvider {
             name: self.name.clone(),
             readers: Mutex::new(self.readers.lock().clone()),
             wanted,
+            tells_order: self.tells_order,
+        }
+    }
+
+    /// The same rows, in an order that nobody is told.
+    pub(super) fn unordered(&self) -> Self {
+        Self {
+            tells_order: false,
+            ..self.ordered(Vec::new())
         }
     }
 
@@ -192,7 +204,7 @@ impl ViewProvider {
             figures: Arc::default(),
             way,
         };
-        let ordering = partition.ordering();
+        let ordering = partition.ordering().filter(|_| self.tells_order);
         let scan =
             StreamingTableExec::try_new(schema, vec![Arc::new(partition)], None, ordering, false, limit)?;
         Ok(Arc::new(scan))

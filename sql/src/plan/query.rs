@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
+use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Sort, cast};
 use datafusion::optimizer::decorrelate_lateral_join::DecorrelateLateralJoin;
 use datafusion::optimizer::decorrelate_predicate_subquery::DecorrelatePredicateSubquery;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
@@ -129,6 +129,40 @@ fn settled(plan: LogicalPlan, names: &Names<'_>) -> PlanResult<LogicalPlan> {
 
 /// Casts result columns whose types are none that columns have.
 fn columns_only(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    cast_columns(below_sort(plan)?)
+}
+
+/// The plan with such casts below the sort at its end: above it they would be computed in parallel, in any order.
+fn below_sort(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let cast = |input: &Arc<LogicalPlan>| below_sort(input.as_ref().clone()).map(Arc::new);
+    let cast = match &plan {
+        LogicalPlan::Sort(sort) => Arc::new(cast_columns(sort.input.as_ref().clone())?),
+        LogicalPlan::Projection(node) if ends_in_sort(&node.input) => cast(&node.input)?,
+        LogicalPlan::Limit(node) if ends_in_sort(&node.input) => cast(&node.input)?,
+        _ => return Ok(plan),
+    };
+    match plan {
+        LogicalPlan::Sort(sort) => Ok(LogicalPlan::Sort(Sort { input: cast, ..sort })),
+        LogicalPlan::Limit(limit) => Ok(LogicalPlan::Limit(Limit { input: cast, ..limit })),
+        LogicalPlan::Projection(node) => Projection::try_new(node.expr, cast).map(LogicalPlan::Projection),
+        plan => Ok(plan),
+    }
+}
+
+/// Whether the rows of a plan come from a sort.
+fn ends_in_sort(plan: &LogicalPlan) -> bool {
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Sort(_) => return true,
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::Limit(node) => &node.input,
+            _ => return false,
+        };
+    }
+}
+
+fn cast_columns(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let schema = Arc::clone(plan.schema());
     if schema
         .fields()

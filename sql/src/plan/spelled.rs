@@ -113,6 +113,10 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
             }
             _ => return Ok(()),
         },
+        Expr::Value(value) => {
+            plain_text(&mut value.value);
+            return Ok(());
+        }
         Expr::Identifier(ident) if ident.quote_style.is_none() => match bare_function(ident) {
             Some(function) => function,
             None => return Ok(()),
@@ -125,6 +129,13 @@ fn expression(expr: &mut Expr) -> Result<(), SqlError> {
     };
     *expr = replaced;
     Ok(())
+}
+
+/// A text with code points as any other: the tokenizer has read its escapes.
+fn plain_text(value: &mut Value) {
+    if let Value::UnicodeStringLiteral(text) = value {
+        *value = Value::SingleQuotedString(std::mem::take(text));
+    }
 }
 
 /// What stands for a call that is spelt otherwise; `None` for any other.

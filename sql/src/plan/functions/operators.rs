@@ -15,9 +15,8 @@ use super::define::{Definition, Kind, Overload};
 use super::moment::MICROS_PER_DAY;
 use super::span::{Span, timestamp_out_of_range};
 use super::{Functions, fields, numeric};
-use crate::plan::literals::to_text;
+use crate::plan::literals::{exact_constant, to_text};
 use crate::plan::mixed;
-use crate::plan::numbers;
 use crate::plan::parameters::marker;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::{SqlError, SqlState};
@@ -220,16 +219,9 @@ fn constants_typed(expr: &RawBinaryExpr, (left, right): &(DataType, DataType)) -
 /// A constant in quotes as a number of a type; as NUMERIC with the digits that it has.
 fn constant_number(constant: &Expr, data_type: &DataType) -> Expr {
     if let (Expr::Literal(ScalarValue::Utf8(Some(text)), _), DataType::Decimal128(..)) = (constant, data_type)
-        && let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""))
-        && fraction.bytes().all(|digit| digit.is_ascii_digit())
-        && let (Ok(digits), Ok(scale)) = (
-            format!("{whole}{fraction}").parse::<i128>(),
-            i8::try_from(fraction.len()),
-        )
-        && numbers::fits(digits, DECIMAL_DIGITS)
-        && scale <= DECIMAL_SCALE
+        && let Some(number) = exact_constant(text)
     {
-        return Expr::Literal(ScalarValue::Decimal128(Some(digits), DECIMAL_DIGITS, scale), None);
+        return Expr::Literal(number, None);
     }
     match data_type {
         DataType::Decimal128(..) => cast(

@@ -344,7 +344,7 @@ impl Field {
                 write!(text, "{}", in_letters(name))
             }
             Self::Era([before, after]) => {
-                let name = if at.year() > 0 { after } else { before };
+                let name = if at.astronomical_year() > 0 { after } else { before };
                 write!(text, "{}", in_letters(name))
             }
             Self::Roman => {
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
-        for pattern in ["HH24 TZ", "DDth", "tm", "Y,YYY", "of"] {
+        for pattern in ["HH24 TZ", "DDsp", "tm", "FX", "of"] {
             assert!(Pattern::read(pattern).is_err(), "{pattern}");
         }
     }

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{Expr as Written, Query, Spanned};
 
 pub(crate) use self::joined::{Place, is_joined, outer_columns, reads_outer};
-pub(crate) use self::keys::Keys;
+pub(crate) use self::keys::{Keys, compared};
 use crate::SqlError;
 use crate::plan::place::position_of;
 use crate::plan::rewrite;
@@ -263,8 +263,8 @@ fn compared_above(plan: &LogicalPlan, keys: &Keys) -> PlanResult<Option<LogicalP
         return Ok(None);
     };
     let mut builder = LogicalPlanBuilder::from(rows);
-    for (key, outer) in keys {
-        builder = builder.filter(Expr::Column(key).eq(outer))?;
+    if let Some(condition) = compared(keys) {
+        builder = builder.filter(condition)?;
     }
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
     builder.project(columns)?.build().map(Some)

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::SqlError;
-use crate::plan::correlated::Keys;
+use crate::plan::correlated::{Keys, compared};
 use crate::plan::functions::Functions;
 use crate::plan::outer_columns::equal_sides;
 use crate::plan::translate::external;
@@ -145,8 +145,8 @@ fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
     let number = || Expr::Column(Column::new_unqualified(number.as_str()));
     let count = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
     let mut builder = LogicalPlanBuilder::from(rows).window([rank])?;
-    for (key, outer) in keys {
-        builder = builder.filter(Expr::Column(key).eq(outer))?;
+    if let Some(condition) = compared(keys) {
+        builder = builder.filter(condition)?;
     }
     if let Some(fetch) = fetch {
         builder = builder.filter(number().lt_eq(count(skip.saturating_add(fetch))))?;

@@ -7,11 +7,14 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr,
+};
 
 use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::plan::from_columns::{Row, Scope};
+use crate::plan::place::position_of;
 use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
 
@@ -53,11 +56,29 @@ fn in_query(query: &mut Query, scope: &Scope<'_>) -> Result<(), SqlError> {
         return Ok(());
     }
     let rows = scope.rows(select);
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(groups, _) if groups.is_empty());
     let keys = keys.iter_mut().map(|key| &mut key.expr);
     for key in keys.filter(|key| !matches!(key, Expr::Identifier(_))) {
-        in_expression(key, &given, &rows)?;
+        if let Some(name) = in_expression(key, &given, &rows)?
+            && !is_grouped
+        {
+            return Err(hidden(&name));
+        }
     }
     Ok(())
+}
+
+/// Beside what the list calls so, the planner has no place for a column of that name.
+fn hidden(name: &Ident) -> SqlError {
+    let error = SqlError::unsupported(format!(
+        "an expression of ORDER BY over the column \"{}\", by whose name the list calls something else,",
+        folded(name)
+    ));
+    let error = error.with_hint("Give the item of the list another name.");
+    match position_of(name.span) {
+        Some(position) => error.at(position),
+        None => error,
+    }
 }
 
 /// What the list calls otherwise than the column of that name.
@@ -77,8 +98,10 @@ fn given(select: &Select) -> Vec<String> {
     given.collect()
 }
 
-fn in_expression(key: &mut Expr, given: &[String], rows: &[Row]) -> Result<(), SqlError> {
+/// Puts relations in front of the names in an expression; one of those, if there is any.
+fn in_expression(key: &mut Expr, given: &[String], rows: &[Row]) -> Result<Option<Ident>, SqlError> {
     let mut depth = 0_usize;
+    let mut found = None;
     walk_mut(key, &mut |part| {
         match part {
             PartMut::Query(_) => depth += 1,
@@ -93,13 +116,15 @@ fn in_expression(key: &mut Expr, given: &[String], rows: &[Row]) -> Result<(), S
                         quote_style: Some('"'),
                         span: name.span,
                     };
+                    found = Some(name.clone());
                     *expr = Expr::CompoundIdentifier(vec![relation, name.clone()]);
                 }
             }
             _ => {}
         }
         ControlFlow::Continue(())
-    })
+    })?;
+    Ok(found)
 }
 
 /// The one relation that has a column of this name.

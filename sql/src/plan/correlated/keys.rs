@@ -25,6 +25,12 @@ pub(crate) type Key = (Column, Expr);
 /// A plan with its columns and those of the keys, which are not compared any more.
 pub(crate) type Keyed = (LogicalPlan, Vec<Key>);
 
+/// The condition that all keys are equal to what they are compared with. It is one filter: DataFusion loses a key where two of them
+/// stand above each other.
+pub(crate) fn compared(keys: Vec<Key>) -> Option<Expr> {
+    conjunction(keys.into_iter().map(|(key, outer)| Expr::Column(key).eq(outer)))
+}
+
 /// Names for the columns of keys.
 pub(crate) struct Keys {
     prefix: &'static str,

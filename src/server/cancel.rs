@@ -132,9 +132,10 @@ impl Running {
         wire: &mut Wire,
         part: impl Future<Output = Result<T>>,
     ) -> Result<T, Stop> {
+        let recall = self.recall.clone();
         tokio::select! {
             biased;
-            done = recall::until(&self.recall.clone(), part, self.ended()) => Ok(done??),
+            done = recall::until(&recall, part, self.ended()) => Ok(done??),
             () = wire.gone() => Err(Stop::Gone),
         }
     }

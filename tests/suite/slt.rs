@@ -72,11 +72,11 @@ macro_rules! files {
 }
 
 files! {
-    aggregates apart array_views arrays asof catalogs changes collected conditions dates ddl digits errors floats
-    formatting functions group_windows grouping_sets guarded hints indexes inner_names interval_keys intervals joins
-    json json_views lateral lengths looked_up lookups math mixed moments numbers ordered_sets over quotients refused
-    row_subqueries select sessions setops show sinks_into_tables spellings sqlstates strings structs subqueries
-    subquery_names subquery_values tables temporal_filters temporal_joins times topn types upsert upserts
+    aggregates apart array_views arrays asof catalogs changes collected conditions correlated_shapes dates ddl digits
+    errors floats formatting functions group_windows grouping_sets guarded hints indexes inner_names interval_keys
+    intervals joins json json_views lateral lengths looked_up lookups math mixed moments numbers ordered_sets over
+    quotients refused row_subqueries select sessions setops show sinks_into_tables spellings sqlstates strings structs
+    subqueries subquery_names subquery_values tables temporal_filters temporal_joins times topn types upsert upserts
     user_functions using using_inner values views whole_rows windows zones
 }
 

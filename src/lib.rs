@@ -15,7 +15,7 @@ mod error;
 mod masking;
 mod outcome;
 mod query;
-mod recall;
+pub mod recall;
 pub mod scram;
 pub mod server;
 mod session;

@@ -20,7 +20,7 @@ const TAKEN_BACK: u8 = 3;
 
 /// What who runs a statement and who ends it agree by.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recall(Arc<AtomicU8>);
+pub struct Recall(Arc<AtomicU8>);
 
 impl Recall {
     /// That of the statement that this task runs. A task that the statement has spawned does not know it and gets one that nobody takes
@@ -42,7 +42,8 @@ impl Recall {
     }
 
     /// Whether it takes effect.
-    pub(crate) fn has_passed(&self) -> bool {
+    #[must_use]
+    pub fn has_passed(&self) -> bool {
         matches!(self.0.load(Ordering::SeqCst), PASSED | ASKED)
     }
 
@@ -67,9 +68,12 @@ impl Recall {
     }
 }
 
-/// Waits for a part of a statement, until `end` comes back: then it gives what `end` has said. When the statement cannot be taken back any
-/// more, only the part itself ends it.
-pub(crate) async fn until<T, E>(
+/// Waits for a part of a statement that a [`Session`](crate::Session) runs, until `end` comes back. When the statement cannot be taken
+/// back any more, only the part itself ends it.
+///
+/// # Errors
+/// What `end` has given: the statement has no effect.
+pub async fn until<T, E>(
     recall: &Recall,
     part: impl Future<Output = T>,
     end: impl Future<Output = E>,

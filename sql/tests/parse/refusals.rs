@@ -142,11 +142,6 @@ const NOT_THERE: &[(&str, &str, &str)] = &[
         "EMIT ON WINDOW CLOSE in a SELECT",
         "EMIT ON WIND",
     ),
-    (
-        "WITH a AS (SELECT 1) DELETE FROM a",
-        "WITH before DELETE",
-        "DELETE FROM ",
-    ),
 ];
 
 #[test]

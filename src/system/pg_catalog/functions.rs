@@ -328,6 +328,8 @@ static FUNCTIONS: &[Definition] = &[
             _ => Value::Null,
         })
     }),
+    // Drivers that give a connection back let go of locks that nobody can take here.
+    define("pg_advisory_unlock_all", Gives::Text, nothing),
     define("pg_backend_pid", Gives::Number, |_, _| {
         number(Some(i64::from(std::process::id())))
     }),

@@ -16,7 +16,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result as PlanResult};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::{
-    Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Projection, Subquery, SubqueryAlias,
+    Distinct, DistinctOn, Expr, Join, JoinType, Limit, LogicalPlan, LogicalPlanBuilder, Projection, Subquery,
+    SubqueryAlias,
 };
 use datafusion::sql::sqlparser::ast::{Expr as Written, Query, Spanned};
 
@@ -80,7 +81,8 @@ pub(crate) fn refuse_others(plan: &LogicalPlan, query: &Query) -> Result<(), Sql
         node.apply_expressions(|expr| {
             expr.apply(|expr| match (joined::subquery_of(expr), place_in(expr)) {
                 (Some(own), Some(place))
-                    if reads_outer(&own.subquery) && !is_joined(&own.subquery, place) =>
+                    if reads_outer(&own.subquery)
+                        && (!is_joined(&own.subquery, place) || is_cut(expr, own)) =>
                 {
                     Err(external(at(otherwise_read(), own, query)))
                 }
@@ -93,8 +95,8 @@ pub(crate) fn refuse_others(plan: &LogicalPlan, query: &Query) -> Result<(), Sql
 
 fn otherwise_read() -> SqlError {
     SqlError::unsupported("a subquery that reads outer columns in this way").with_hint(
-        "Compare its own columns with outer ones by = in its own WHERE clause, below no outer join and no aggregate without GROUP \
-         BY in FROM, or write it as a join.",
+        "Compare its own columns with outer ones by = in its own WHERE clause, below no outer join, and no LIMIT and no \
+         aggregate without GROUP BY in FROM, or write it as a join.",
     )
 }
 
@@ -181,6 +183,11 @@ fn lateral(plan: &LogicalPlan) -> Option<&Subquery> {
     }
 }
 
+/// Whether it matters which of its rows a subquery is cut to.
+fn is_cut(expr: &Expr, own: &Subquery) -> bool {
+    matches!(expr, Expr::InSubquery(_) | Expr::SetComparison(_)) && is_limited(&own.subquery)
+}
+
 /// Whether LIMIT stands above what reads outer columns.
 fn is_limited(plan: &LogicalPlan) -> bool {
     let mut plan = plan;
@@ -249,6 +256,11 @@ fn above(plan: &LogicalPlan, keys: &Keys) -> PlanResult<Option<LogicalPlan>> {
     if joined::holds_outer(plan) || !is_of_one_row(plan) {
         return compared_above(plan, keys);
     }
+    if let LogicalPlan::Limit(limit) = plan
+        && let LogicalPlan::Distinct(Distinct::On(distinct)) = limit.input.as_ref()
+    {
+        return first_above(limit, distinct, keys);
+    }
     match plan.inputs().as_slice() {
         [input] => match above(input, keys)? {
             Some(input) => plan.with_new_exprs(plan.expressions(), vec![input]).map(Some),
@@ -256,6 +268,28 @@ fn above(plan: &LogicalPlan, keys: &Keys) -> PlanResult<Option<LogicalPlan>> {
         },
         _ => Ok(None),
     }
+}
+
+/// The first rows of DISTINCT ON, which come in its order; `None` where that is about more than their columns.
+fn first_above(limit: &Limit, distinct: &DistinctOn, keys: &Keys) -> PlanResult<Option<LogicalPlan>> {
+    let order = distinct.sort_expr.iter().flatten().map(|key| {
+        let is_it = |shown: &Expr| shown.clone().unalias() == key.expr;
+        let place = distinct.select_expr.iter().position(is_it)?;
+        let column = Expr::Column(Column::from(distinct.schema.qualified_field(place)));
+        Some(column.sort(key.asc, key.nulls_first))
+    });
+    let order: Option<Vec<_>> = order.collect();
+    let (Some(order), Some(rows)) = (order, compared_above(&limit.input, keys)?) else {
+        return Ok(None);
+    };
+    let rows = match order.is_empty() {
+        true => rows,
+        false => LogicalPlanBuilder::from(rows).sort(order)?.build()?,
+    };
+    Ok(Some(LogicalPlan::Limit(Limit {
+        input: Arc::new(rows),
+        ..limit.clone()
+    })))
 }
 
 fn compared_above(plan: &LogicalPlan, keys: &Keys) -> PlanResult<Option<LogicalPlan>> {

@@ -16,11 +16,15 @@ use crate::{SqlError, SqlState};
 
 /// How many elements CUBE may have.
 const CUBE_MAX: usize = 12;
+/// How many grouping sets a GROUP BY may have.
+const SETS_MAX: usize = 4096;
+/// How many members all of them may have together.
+const MEMBERS_MAX: usize = 1 << 18;
 
 /// Writes such clauses out.
 ///
 /// # Errors
-/// A number that is none of the list (42P10), a CUBE of too many elements (54000).
+/// A number that is none of the list (42P10), a CUBE of too many elements (54000), too many grouping sets (54001).
 pub(crate) fn written_out(query: &mut Query) -> Result<(), SqlError> {
     walk_mut(query, &mut |part| {
         let changed = match part {
@@ -49,6 +53,7 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
             keys.push(Expr::GroupingSets(vec![Vec::new()]));
         }
     }
+    bounded(keys)?;
     for key in keys {
         let (Expr::Rollup(elements) | Expr::Cube(elements) | Expr::GroupingSets(elements)) = key else {
             continue;
@@ -61,11 +66,44 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
         let is_composite = elements.iter().any(|element| element.len() != 1);
         match key {
             Expr::Rollup(elements) if is_composite => *key = Expr::GroupingSets(rolled_up(elements)),
-            Expr::Cube(elements) if is_composite => *key = Expr::GroupingSets(cube(elements)?),
+            Expr::Cube(elements) if is_composite => *key = Expr::GroupingSets(cube(elements)),
             _ => {}
         }
     }
     Ok(())
+}
+
+/// # Errors
+/// More sets than a plan should have, or larger ones.
+fn bounded(keys: &[Expr]) -> Result<(), SqlError> {
+    let (mut sets, mut width) = (1_usize, 0_usize);
+    for key in keys {
+        let (elements, own) = match key {
+            Expr::Rollup(elements) => (elements, elements.len().saturating_add(1)),
+            Expr::Cube(elements) if elements.len() > CUBE_MAX => return Err(too_many_elements()),
+            Expr::Cube(elements) => (elements, 1 << elements.len()),
+            Expr::GroupingSets(elements) => (elements, elements.len()),
+            _ => {
+                width = width.saturating_add(1);
+                continue;
+            }
+        };
+        sets = sets.saturating_mul(own);
+        width = width.saturating_add(elements.iter().map(Vec::len).sum());
+    }
+    if sets <= 1 || (sets <= SETS_MAX && sets.saturating_mul(width) <= MEMBERS_MAX) {
+        return Ok(());
+    }
+    let message = match sets > SETS_MAX {
+        true => format!("too many grouping sets present (maximum {SETS_MAX})"),
+        false => format!("grouping sets of too many columns (maximum {MEMBERS_MAX} together)"),
+    };
+    Err(SqlError::new(SqlState::StatementTooComplex, message))
+}
+
+fn too_many_elements() -> SqlError {
+    let message = format!("CUBE is limited to {CUBE_MAX} elements");
+    SqlError::new(SqlState::ProgramLimitExceeded, message)
 }
 
 /// The expression that a number stands for.
@@ -100,12 +138,8 @@ fn rolled_up(elements: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
     kept.map(|kept| elements[..kept].concat()).collect()
 }
 
-/// Each choice of elements.
-fn cube(elements: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>, SqlError> {
-    if elements.len() > CUBE_MAX {
-        let message = format!("CUBE is limited to {CUBE_MAX} elements");
-        return Err(SqlError::new(SqlState::ProgramLimitExceeded, message));
-    }
+/// Each choice of elements, of which there are few.
+fn cube(elements: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
     let choices = (0..1_usize << elements.len()).rev();
     let chosen = |choice: usize| {
         let members = elements.iter().rev().enumerate();
@@ -116,5 +150,5 @@ fn cube(elements: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>, SqlError> {
         members.reverse();
         members.concat()
     };
-    Ok(choices.map(chosen).collect())
+    choices.map(chosen).collect()
 }

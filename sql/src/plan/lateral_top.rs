@@ -15,8 +15,8 @@ use datafusion::common::{Column, Result as PlanResult, internal_err};
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SkipType,
-    Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
+    Distinct, Expr, ExprFunctionExt, FetchType, Join, Limit, LogicalPlan, LogicalPlanBuilder, Projection,
+    SkipType, Subquery, SubqueryAlias, WindowFunctionDefinition, lit,
 };
 
 use crate::SqlError;
@@ -119,7 +119,10 @@ fn ranked(limit: &Limit) -> PlanResult<Option<LogicalPlan>> {
         LogicalPlan::Sort(sort) => (sort.expr.clone(), &sort.input),
         _ => (Vec::new(), sorted),
     };
-    if order.iter().any(|key| key.expr.contains_outer()) {
+    // Those that come first in the order of DISTINCT ON are not told by a number without an order.
+    let is_in_order =
+        matches!(rows.as_ref(), LogicalPlan::Distinct(Distinct::On(own)) if own.sort_expr.is_some());
+    if is_in_order || order.iter().any(|key| key.expr.contains_outer()) {
         return Ok(None);
     }
     let columns = rows.schema().columns();

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, Ident, OrderByExpr,
-    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, WildcardAdditionalOptions,
 };
 
 use crate::SqlError;
@@ -144,22 +144,31 @@ fn keys_of(
     if !columns.is_empty() && select.projection.iter().any(is_wild) {
         return None;
     }
-    let keys = keys.iter().enumerate().map(|(at, key)| {
-        let name = match place_of(&key.expr, &select.projection) {
-            Some(Place::Item(place)) => match columns.get(place) {
-                Some(column) => column.clone(),
-                None => quoted(item_name(&select.projection[place])?),
+    let places: Option<Vec<Place>> = keys.iter().map(|key| place_of(&key.expr, select)).collect();
+    let keys = keys.iter().zip(places?).enumerate().map(|(at, (key, place))| {
+        let known = match &place {
+            Place::Item(place) => match columns.get(*place) {
+                Some(column) => Some(column.clone()),
+                None => only_name(&select.projection, *place),
             },
-            Some(Place::Column(name)) if columns.is_empty() => name,
-            _ if may_add && select.distinct.is_none() => {
+            Place::Column(name) if columns.is_empty() => Some(name.clone()),
+            _ => None,
+        };
+        let name = match known {
+            Some(name) => name,
+            None if may_add && select.distinct.is_none() => {
                 let name = format!("?order {at}?");
+                let expr = match place {
+                    Place::Item(place) => meant(select.projection.get(place)?)?.clone(),
+                    _ => key.expr.clone(),
+                };
                 select.projection.push(SelectItem::ExprWithAlias {
-                    expr: key.expr.clone(),
+                    expr,
                     alias: quoted(name.clone()),
                 });
                 quoted(name)
             }
-            _ => return None,
+            None => return None,
         };
         let expr = match called {
             Some(called) => Expr::CompoundIdentifier(vec![called.clone(), name]),
@@ -191,37 +200,78 @@ fn leading(body: &mut SetExpr) -> Option<&mut Select> {
     }
 }
 
+/// What an item of the list gives.
+fn meant(item: &SelectItem) -> Option<&Expr> {
+    match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
+/// The name of an item of the list, where no other column is called so.
+fn only_name(list: &[SelectItem], place: usize) -> Option<Ident> {
+    let name = item_name(list.get(place)?)?;
+    let is_other = |(at, item): (usize, &SelectItem)| at != place && item_name(item).as_ref() == Some(&name);
+    let is_told = !list.iter().any(is_wild) && !list.iter().enumerate().any(is_other);
+    is_told.then(|| quoted(name))
+}
+
 /// Where a key of ORDER BY stands among what a query gives.
 enum Place {
     /// At this item of the list.
     Item(usize),
     /// Among the columns of a wildcard, under this name.
     Column(Ident),
+    /// Nowhere.
+    Beside,
 }
 
-fn place_of(key: &Expr, list: &[SelectItem]) -> Option<Place> {
-    let has_wildcard = list.iter().any(is_wild);
+/// `None` for a number that is none of the list, as far as that is known.
+fn place_of(key: &Expr, select: &Select) -> Option<Place> {
+    let list = select.projection.as_slice();
     if let Expr::Value(value) = key
         && let Value::Number(digits, _) = &value.value
     {
         let place = digits.parse::<usize>().ok()?.checked_sub(1)?;
-        return (place < list.len() && !has_wildcard).then_some(Place::Item(place));
+        return (place < list.len() && !list.iter().any(is_wild)).then_some(Place::Item(place));
     }
-    let own_name = match key {
-        Expr::Identifier(name) => Some(name),
-        Expr::CompoundIdentifier(parts) => parts.last(),
+    // A name alone is that of a column of the list before it is one of FROM.
+    let called = match key {
+        Expr::Identifier(name) => list
+            .iter()
+            .position(|item| item_name(item).as_ref() == Some(&folded(name))),
         _ => None,
     };
-    let same = list.iter().position(|item| match item {
-        SelectItem::UnnamedExpr(expr) => expr == key,
-        SelectItem::ExprWithAlias { expr, alias } => {
-            expr == key || matches!(key, Expr::Identifier(name) if folded(name) == folded(alias))
-        }
-        _ => false,
-    });
-    match (same, own_name) {
-        (Some(place), _) => Some(Place::Item(place)),
-        (None, Some(name)) if has_wildcard => Some(Place::Column(name.clone())),
+    let same = || list.iter().position(|item| meant(item) == Some(key));
+    Some(match called.or_else(same) {
+        Some(place) => Place::Item(place),
+        None => of_all(key, select).map_or(Place::Beside, Place::Column),
+    })
+}
+
+/// The column that a key is, where the list is all columns of the one relation of FROM.
+fn of_all(key: &Expr, select: &Select) -> Option<Ident> {
+    let ([SelectItem::Wildcard(options)], [table]) = (select.projection.as_slice(), select.from.as_slice())
+    else {
+        return None;
+    };
+    if !table.joins.is_empty() || *options != WildcardAdditionalOptions::default() {
+        return None;
+    }
+    let relation = match &table.relation {
+        TableFactor::Table { name, alias, .. } => match alias {
+            Some(alias) => Some(&alias.name),
+            None => name.0.last().and_then(|part| part.as_ident()),
+        },
+        TableFactor::Derived { alias, .. } => alias.as_ref().map(|alias| &alias.name),
+        _ => None,
+    };
+    match key {
+        Expr::Identifier(name) => Some(name.clone()),
+        Expr::CompoundIdentifier(parts) => match parts.as_slice() {
+            [.., table, name] if relation.map(folded) == Some(folded(table)) => Some(name.clone()),
+            _ => None,
+        },
         _ => None,
     }
 }

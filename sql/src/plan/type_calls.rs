@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::plan::spelled::plain_args;
+use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
 
 /// Writes such calls as casts, where no function of that name was made.
@@ -22,7 +23,7 @@ pub(crate) fn as_casts(query: &mut Query, catalog: &Catalog) -> Result<(), SqlEr
             && let Expr::Function(function) = expr
             && let Some((name, data_type)) = called(function)
             && let [value] = plain_args(function).as_mut_slice()
-            && !is_made(name)
+            && !is_made(&name)
         {
             *expr = Expr::Cast {
                 kind: CastKind::Cast,
@@ -36,13 +37,14 @@ pub(crate) fn as_casts(query: &mut Query, catalog: &Catalog) -> Result<(), SqlEr
     })
 }
 
-/// The type that a call names.
-fn called(function: &Function) -> Option<(&str, DataType)> {
+/// The type that a call names, and the name as functions have it.
+fn called(function: &Function) -> Option<(String, DataType)> {
     let is_plain = function.over.is_none() && function.filter.is_none() && function.within_group.is_empty();
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return None;
     };
-    let data_type = match name.value.to_ascii_lowercase().as_str() {
+    let name = folded(name);
+    let data_type = match name.as_str() {
         "bool" => DataType::Boolean,
         "int2" => DataType::SmallInt(None),
         "int4" => DataType::Integer(None),
@@ -60,5 +62,5 @@ fn called(function: &Function) -> Option<(&str, DataType)> {
         "jsonb" => DataType::JSONB,
         _ => return None,
     };
-    is_plain.then_some((name.value.as_str(), data_type))
+    is_plain.then_some((name, data_type))
 }

@@ -4,7 +4,7 @@
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result as PlanResult};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Aggregate, Distinct, Expr, JoinType, LogicalPlan, Subquery};
+use datafusion::logical_expr::{Aggregate, Distinct, Expr, JoinType, Limit, LogicalPlan, SkipType, Subquery};
 
 use crate::plan::outer_columns::equal_sides;
 use crate::plan::rewrite;
@@ -44,7 +44,32 @@ pub(crate) fn is_joined(plan: &LogicalPlan, place: Place) -> bool {
             _ => break,
         };
     }
-    rows(plan, place, false)
+    match below_limit(plan, place) {
+        Some(rows_below) => rows(rows_below, place, false),
+        None => rows(plan, place, false),
+    }
+}
+
+/// What LIMIT is about, where it stands at the top: the rows of one outer row are taken apart later, and EXISTS asks only whether
+/// there are any. Anywhere else the join would know no rows of one outer row.
+fn below_limit(plan: &LogicalPlan, place: Place) -> Option<&LogicalPlan> {
+    let mut plan = plan;
+    while !holds_outer(plan) && !reads_further(plan) {
+        plan = match plan {
+            LogicalPlan::Projection(node) => &node.input,
+            LogicalPlan::Sort(node) => &node.input,
+            LogicalPlan::SubqueryAlias(node) if keeps_compared(plan) => &node.input,
+            LogicalPlan::Limit(limit) => {
+                return (place != Place::Rows || begins_at_first(limit)).then_some(&*limit.input);
+            }
+            _ => return None,
+        };
+    }
+    None
+}
+
+fn begins_at_first(limit: &Limit) -> bool {
+    matches!(limit.get_skip_type(), Ok(SkipType::Literal(0)))
 }
 
 /// The same for rows of which an aggregate without GROUP BY makes none. With `by_equality`, what stands above would take rows that
@@ -70,7 +95,6 @@ fn rows(plan: &LogicalPlan, place: Place, by_equality: bool) -> bool {
         _ if holds_outer(plan) => false,
         LogicalPlan::Projection(node) => rows(&node.input, place, by_equality),
         LogicalPlan::Sort(node) => rows(&node.input, place, by_equality),
-        LogicalPlan::Limit(node) => rows(&node.input, place, by_equality),
         LogicalPlan::SubqueryAlias(node) => keeps_compared(plan) && rows(&node.input, place, by_equality),
         LogicalPlan::Distinct(Distinct::All(input)) => {
             rows(input, place, by_equality || place != Place::Rows)
@@ -233,7 +257,43 @@ fn keeps_compared(plan: &LogicalPlan) -> bool {
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    walked.is_ok() && compared.iter().all(|column| keeps(plan, &column.name))
+    walked.is_ok() && compared.iter().all(|column| keeps(plan, &column.name)) && compared_by(plan).is_some()
+}
+
+/// The columns of a plan that are compared with outer ones below it; `None` where it has not all of them. What a LATERAL query
+/// compares is joined below.
+fn compared_by(plan: &LogicalPlan) -> Option<Vec<Column>> {
+    if matches!(plan, LogicalPlan::Subquery(_)) {
+        return Some(Vec::new());
+    }
+    let mut compared = Vec::new();
+    for input in plan.inputs() {
+        compared.extend(compared_by(input)?);
+    }
+    let are_among = |exprs: &[Expr]| {
+        let mut compared = compared.iter();
+        compared.all(|column| {
+            exprs
+                .iter()
+                .any(|expr| matches!(expr, Expr::Column(own) if own == column))
+        })
+    };
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            let conditions = split_conjunction(&filter.predicate).into_iter();
+            let conditions = conditions.filter(|condition| condition.contains_outer());
+            compared.extend(conditions.flat_map(Expr::column_refs).cloned());
+        }
+        LogicalPlan::Projection(node) if !are_among(&node.expr) => return None,
+        LogicalPlan::Aggregate(node) if !are_among(&node.group_expr) => return None,
+        LogicalPlan::SubqueryAlias(node) => {
+            for column in &mut compared {
+                column.relation = Some(node.alias.clone());
+            }
+        }
+        _ => {}
+    }
+    Some(compared)
 }
 
 fn keeps(plan: &LogicalPlan, name: &str) -> bool {

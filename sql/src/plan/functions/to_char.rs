@@ -59,10 +59,11 @@ pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Re
             "MM" => number(span.months % 12, 2),
             "YYYY" => number(span.months / 12, 4),
             "MI" | "SS" | "MS" | "US" | "FF1" | "FF2" | "FF3" | "FF4" | "FF5" | "FF6" => {
+                let start = text.len();
                 if let Part::Field { field, letters, .. } = part {
                     field.write(clock, *letters, *is_filled, text);
                 }
-                end_ordinal(*ordinal, text);
+                end_ordinal(*ordinal, start, text);
                 continue;
             }
             other => {
@@ -71,8 +72,9 @@ pub(crate) fn write_interval(span: Span, pattern: &str, text: &mut String) -> Re
                 )));
             }
         };
+        let start = text.len();
         text.push_str(&written);
-        end_ordinal(*ordinal, text);
+        end_ordinal(*ordinal, start, text);
     }
     Ok(())
 }
@@ -294,18 +296,19 @@ impl Pattern {
                     ordinal,
                     ..
                 } => {
+                    let start = text.len();
                     field.write(at, *letters, *is_filled, text);
-                    end_ordinal(*ordinal, text);
+                    end_ordinal(*ordinal, start, text);
                 }
             }
         }
     }
 }
 
-/// Ends an ordinal number: `1st`, `2ND`, `11th`.
-fn end_ordinal(letters: Option<Letters>, number: &mut String) {
+/// Ends an ordinal number, which begins at `start`: `1st`, `2ND`, `11th`.
+fn end_ordinal(letters: Option<Letters>, start: usize, text: &mut String) {
     let Some(letters) = letters else { return };
-    let mut digits = number.bytes().rev();
+    let mut digits = text.bytes().skip(start).rev();
     let (last, before) = (digits.next(), digits.next());
     let end = match (before, last) {
         (Some(b'1'), _) => "TH",
@@ -315,8 +318,8 @@ fn end_ordinal(letters: Option<Letters>, number: &mut String) {
         _ => "TH",
     };
     match letters {
-        Letters::Lower => number.push_str(&end.to_lowercase()),
-        Letters::Upper | Letters::Name => number.push_str(end),
+        Letters::Lower => text.push_str(&end.to_lowercase()),
+        Letters::Upper | Letters::Name => text.push_str(end),
     }
 }
 
@@ -448,6 +451,8 @@ mod tests {
             "1969-12-31 11:59:59.999 PM"
         );
         assert_eq!(shown("HH12 HH24", 0), "12 00");
+        // 2021-01-01
+        assert_eq!(shown("YYYYFMDDTH", 1_609_459_200_000_000), "20211ST");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(crate) fn exact_constant(text: &str) -> Option<ScalarValue> {
     let behind = written.behind()?;
     let scale = i8::try_from(behind.max(0)).ok()?;
     let digits = i64::try_from(written.digits().skip_while(|digit| *digit == b'0').count()).ok()?;
-    let precision = (digits - behind.min(0)).max(i64::from(scale)).max(1);
+    let precision = digits.checked_sub(behind.min(0))?.max(i64::from(scale)).max(1);
     let precision = u8::try_from(precision)
         .ok()
         .filter(|own| *own <= DECIMAL_DIGITS)?;
@@ -157,5 +157,6 @@ mod tests {
         assert_eq!(exact_constant("0"), decimal(0, 1, 0));
         assert_eq!(exact_constant("x"), None);
         assert_eq!(exact_constant("1e38"), None);
+        assert_eq!(exact_constant("1e9223372036854775807"), None);
     }
 }

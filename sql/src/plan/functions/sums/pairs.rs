@@ -94,6 +94,13 @@ impl AggregateUDFImpl for OfPairs {
         }
     }
 
+    fn default_value(&self, data_type: &DataType) -> PlanResult<ScalarValue> {
+        match self.pairs {
+            Pairs::Count => Ok(ScalarValue::Int64(Some(0))),
+            _ => ScalarValue::try_from(data_type),
+        }
+    }
+
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> PlanResult<Box<dyn Accumulator>> {
         if args.is_distinct {
             let message = format!("DISTINCT in {}()", self.name);
@@ -175,8 +182,11 @@ impl PairSums {
         self.x.squares += other.x.squares + weight(in_x * in_x);
         self.y.squares += other.y.squares + weight(in_y * in_y);
         self.products += other.products + weight(in_x * in_y);
-        self.x.sum += other.x.sum;
-        self.y.sum += other.y.sum;
+        for (own, more) in [(&mut self.x.sum, other.x.sum), (&mut self.y.sum, other.y.sum)] {
+            let sum = *own + more;
+            self.is_beyond |= sum.is_infinite() && !own.is_infinite() && !more.is_infinite();
+            *own = sum;
+        }
         self.count = count;
         let sums = [self.x.squares, self.y.squares, self.products];
         self.is_beyond |= other.is_beyond || sums.iter().any(|sum| sum.is_infinite());
@@ -319,6 +329,9 @@ mod tests {
         assert_eq!(line.result(Pairs::Slope).unwrap(), Some(2.0));
         assert_eq!(line.result(Pairs::Intercept).unwrap(), Some(1.0));
         assert_eq!(PairSums::read(&line.put()), Some(line));
+        let mut large = sums(&[(1e308, 1e308)]);
+        large.merge(&sums(&[(1e308, 1e308)]));
+        assert!(large.result(Pairs::AverageX).is_err());
         assert!(sums(&[(1e200, 1.0), (-1e200, 2.0)]).result(Pairs::Slope).is_err());
     }
 }

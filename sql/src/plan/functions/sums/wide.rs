@@ -97,7 +97,8 @@ impl Wide {
     }
 }
 
-/// The square root of a number that is not negative, rounded half up; `None` where it has more than 38 digits.
+/// The square root of a whole number that is not negative, rounded half up; `None` where that is no `i128`. Of a number whose
+/// fraction was cut off, a root just above one half is rounded down.
 pub(super) fn root(number: i256) -> Option<i128> {
     let mut root = 0_i128;
     for bit in (0..127).rev() {

@@ -8,7 +8,7 @@ use datafusion::logical_expr::expr::{Between, InList};
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, cast, not};
 
 use crate::jsonb;
-use crate::plan::functions::arrays::{compared, is_nested, key};
+use crate::plan::functions::arrays::{compared, greatest, is_nested, key, least};
 use crate::plan::literals::exact_constant;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::unlike::is_comparison;
@@ -56,8 +56,35 @@ pub(crate) fn by_key(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
             Some(case) => Transformed::yes(Expr::Case(case)),
             None => Transformed::no(expr),
         }),
+        Expr::ScalarFunction(call) if call.args.iter().any(is_nested) => {
+            let choose = match call.name() {
+                "greatest" => greatest,
+                "least" => least,
+                _ => return Ok(Transformed::no(expr)),
+            };
+            Ok(match of_one_type(&call.args, schema)? {
+                Some(values) => Transformed::yes(choose(values)),
+                None => Transformed::no(expr),
+            })
+        }
         _ => Ok(Transformed::no(expr)),
     }
+}
+
+/// The values as values of the type that they have in common, if they have one.
+fn of_one_type(values: &[Expr], schema: &DFSchema) -> PlanResult<Option<Vec<Expr>>> {
+    let types = values.iter().map(|value| value.get_type(schema));
+    let types = types.collect::<PlanResult<Vec<_>>>()?;
+    let Some(common) = types.iter().skip(1).try_fold(types[0].clone(), |common, next| {
+        common_type::common_type(&common, next)
+    }) else {
+        return Ok(None);
+    };
+    let values = values.iter().zip(types).map(|(value, own)| match own == common {
+        true => value.clone(),
+        false => cast(value.clone(), common.clone()),
+    });
+    Ok(Some(values.collect()))
 }
 
 /// A condition on all fields of a row; `None` for what is none. A row is NULL if all of its fields are.

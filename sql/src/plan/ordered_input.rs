@@ -51,8 +51,15 @@ fn in_query(query: &mut Query) {
         .collect();
     if let SetExpr::Select(select) = query.body.as_mut()
         && each_call(select, &mut |_| {})
-        && let Some(keys) = order_below(select, &named)
+        && let Some(mut keys) = order_below(select, &named)
     {
+        // A key that stands there once more orders nothing.
+        let mut known: Vec<Expr> = Vec::new();
+        keys.retain(|key| {
+            let is_new = !known.contains(&key.expr);
+            known.push(key.expr.clone());
+            is_new
+        });
         each_call(select, &mut |list| {
             list.clauses.push(FunctionArgumentClause::OrderBy(keys.clone()));
         });

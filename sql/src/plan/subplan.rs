@@ -161,13 +161,11 @@ fn value(
 fn alone(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::Subquery(own) => alone(Arc::unwrap_or_clone(own.subquery)),
-        plan => match plan.inputs().as_slice() {
-            [input] => {
-                let input = alone((*input).clone())?;
-                plan.with_new_exprs(plan.expressions(), vec![input])
-            }
-            _ => Ok(plan),
-        },
+        plan if plan.inputs().len() == 1 => {
+            let plan = plan.map_children(|input| alone(input).map(Transformed::yes));
+            plan.map(|plan| plan.data)
+        }
+        plan => Ok(plan),
     }
 }
 

@@ -135,8 +135,12 @@ impl Rewriting {
         let conditions = split_conjunction(&filter.predicate)
             .into_iter()
             .map(|condition| match negated_in(condition) {
-                // DataFusion's join for NOT IN looks at no other condition when it meets a NULL.
-                Some(own) if self.is_streaming || !own.subquery.outer_ref_columns.is_empty() => {
+                // DataFusion's join for NOT IN looks at no other condition when it meets a NULL, and at no NULL beside a constant.
+                Some(own)
+                    if self.is_streaming
+                        || !own.subquery.outer_ref_columns.is_empty()
+                        || own.expr.column_refs().is_empty() =>
+                {
                     self.not_in(own, &schema)
                 }
                 Some(_) => Ok(condition.clone()),

@@ -79,6 +79,19 @@ impl Overload {
         }
     }
 
+    pub(crate) const fn variadic_giving(
+        takes: &'static [Kind],
+        gives: Gives,
+        run: fn(&Args) -> Computed,
+    ) -> Self {
+        Self {
+            takes,
+            is_variadic: true,
+            gives,
+            run,
+        }
+    }
+
     pub(crate) const fn giving(takes: &'static [Kind], gives: Gives, run: fn(&Args) -> Computed) -> Self {
         Self {
             takes,

@@ -2,15 +2,16 @@
 //! and greater than all else, arrays go by their elements and then by their length, floats have one zero and one NaN,
 //! documents go by their value.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BinaryBuilder, ListArray, StructArray};
-use arrow::compute::SortOptions;
+use arrow::compute::{SortOptions, interleave};
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type};
 use arrow::row::{RowConverter, Rows, SortField};
 
 use super::super::args::{Args, Computed};
-use super::super::define::{Definition, Kind, Overload};
+use super::super::define::{Definition, Gives, Kind, Overload};
 use super::super::intervals::lengths;
 use super::lists::kernel;
 use super::own;
@@ -74,6 +75,52 @@ pub(crate) fn is_key_of(key: &Expr, value: &Expr) -> bool {
         Expr::ScalarFunction(call) => call.name() == KEY_NAME && call.args.first() == Some(value),
         _ => false,
     }
+}
+
+/// `greatest` of arrays or rows, and `least` of them.
+static EXTREMES: [Definition; 2] = [
+    Definition::new(
+        "greatest of",
+        &[Overload::variadic_giving(&[Kind::Any], Gives::Same(0), |args| {
+            chosen(args, Ordering::Greater)
+        })],
+    ),
+    Definition::new(
+        "least of",
+        &[Overload::variadic_giving(&[Kind::Any], Gives::Same(0), |args| {
+            chosen(args, Ordering::Less)
+        })],
+    ),
+];
+
+/// `greatest` of arrays or rows of one type.
+pub(crate) fn greatest(values: Vec<Expr>) -> Expr {
+    EXTREMES[0].udf().call(values)
+}
+
+/// `least` of arrays or rows of one type.
+pub(crate) fn least(values: Vec<Expr>) -> Expr {
+    EXTREMES[1].udf().call(values)
+}
+
+/// Of the values that are there the first one that is beyond all others.
+fn chosen(args: &Args, beyond: Ordering) -> Computed {
+    let columns: Vec<&ArrayRef> = (0..args.len()).map(|arg| args.array(arg)).collect();
+    let keys = keys(&columns)?;
+    let nulls: Vec<_> = columns.iter().map(|column| column.logical_nulls()).collect();
+    let places = (0..args.rows()).map(|row| {
+        let there = (0..args.len())
+            .map(|arg| (arg, args.place(arg, row)))
+            .filter(|(arg, place)| nulls[*arg].as_ref().is_none_or(|nulls| nulls.is_valid(*place)));
+        let best = there.reduce(|best, next| {
+            let order = keys[next.0].row(next.1).cmp(&keys[best.0].row(best.1));
+            if order == beyond { next } else { best }
+        });
+        best.unwrap_or((0, args.place(0, row)))
+    });
+    let places: Vec<(usize, usize)> = places.collect();
+    let columns: Vec<&dyn Array> = columns.into_iter().map(AsRef::as_ref).collect();
+    interleave(&columns, &places).map_err(|error| kernel(&error))
 }
 
 fn key_column(args: &Args) -> Computed {

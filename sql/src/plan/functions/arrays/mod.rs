@@ -22,7 +22,7 @@ use crate::{SqlError, SqlState};
 
 pub(super) use self::search::bucket;
 
-pub(crate) use self::keys::{is_key_of, key, typed_distinct};
+pub(crate) use self::keys::{greatest, is_key_of, key, least, typed_distinct};
 pub(crate) use self::operators::{ArrayOperators, compared, is_nested};
 
 /// Names of functions that no query writes: those for what has a syntax of its own.

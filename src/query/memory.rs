@@ -5,7 +5,6 @@
 //! join in several parts would give unmatched rows more than once (its own comments say so). Such a join is told another error and ends.
 
 use std::fmt;
-
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
+
+use super::failure::Failure;
 
 /// Whether somebody pressed Ctrl-C. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -24,10 +27,18 @@ struct Shared {
 impl Interrupt {
     /// Takes Ctrl-C from now on; must be called inside a runtime. Without this call it ends the process, as in
     /// scripts.
-    pub(super) fn listen(&self) {
+    ///
+    /// Must be called before a line is read for the first time: the line editor has a handler of its own for as long as it reads,
+    /// and puts back the one that it found. What is registered in between would be gone.
+    ///
+    /// # Errors
+    /// When the handler cannot be registered.
+    pub(super) fn listen(&self) -> Result<(), Failure> {
+        let mut pressed =
+            signal(SignalKind::interrupt()).map_err(|error| Failure::file("listen for Ctrl-C", error))?;
         let interrupt = self.clone();
         tokio::spawn(async move {
-            while tokio::signal::ctrl_c().await.is_ok() {
+            while pressed.recv().await.is_some() {
                 // The terminal has shown ^C: what is told next starts on a line of its own.
                 let _ = writeln!(std::io::stderr());
                 if let Some(prompt) = interrupt.shared.prompt.lock().as_deref() {
@@ -38,6 +49,7 @@ impl Interrupt {
                 interrupt.shared.wake.notify_waiters();
             }
         });
+        Ok(())
     }
 
     /// Forgets what was pressed before: a new statement starts.
@@ -64,5 +76,32 @@ impl Interrupt {
             }
             woken.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ctrl_c_is_taken_as_soon_as_listen_returns() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let interrupt = Interrupt::default();
+        {
+            let _entered = runtime.enter();
+            interrupt.listen().unwrap();
+        }
+        // Nothing of the runtime has run yet: without a handler this ends the process.
+        let own = std::process::id().to_string();
+        let sent = std::process::Command::new("kill")
+            .args(["-INT", &own])
+            .status()
+            .unwrap();
+        assert!(sent.success());
+        runtime.block_on(interrupt.pressed());
+        assert!(interrupt.is_pressed());
     }
 }

@@ -280,6 +280,9 @@ static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new
     let mut config = SessionConfig::from(planning_options().clone()).with_batch_size(BATCH_ROWS);
     // It takes memory for as many groups as LIMIT says before there is a single one.
     config.options_mut().optimizer.enable_topk_aggregation = false;
+    // A partition of a hash join waits until all others have told what they hold, but one that is not asked for rows never tells:
+    // joins below joins, some of whose partitions are empty, would wait for ever.
+    config.options_mut().optimizer.enable_join_dynamic_filter_pushdown = false;
     // Rules that find out that a column is never NULL, or may be, do not tell the nodes above.
     config
         .options_mut()

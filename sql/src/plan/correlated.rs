@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{Expr as Written, Query, Spanned};
 
-pub(crate) use self::joined::{Place, is_joined, outer_columns, reads_outer};
+pub(crate) use self::joined::{Place, is_joined, outer_columns, reads_outer, subquery_of};
 pub(crate) use self::keys::{Keys, compared};
 use crate::SqlError;
 use crate::plan::place::position_of;
@@ -79,11 +79,8 @@ pub(crate) fn refuse_others(plan: &LogicalPlan, query: &Query) -> Result<(), Sql
             return Err(external(at(otherwise_read(), own, query)));
         }
         node.apply_expressions(|expr| {
-            expr.apply(|expr| match (joined::subquery_of(expr), place_in(expr)) {
-                (Some(own), Some(place))
-                    if reads_outer(&own.subquery)
-                        && (!is_joined(&own.subquery, place) || is_cut(expr, own)) =>
-                {
+            expr.apply(|expr| match (subquery_of(expr), place_in(expr)) {
+                (Some(own), Some(place)) if reads_outer(&own.subquery) && !is_right(expr, own, place) => {
                     Err(external(at(otherwise_read(), own, query)))
                 }
                 _ => Ok(TreeNodeRecursion::Continue),
@@ -183,9 +180,17 @@ fn lateral(plan: &LogicalPlan) -> Option<&Subquery> {
     }
 }
 
-/// Whether it matters which of its rows a subquery is cut to.
-fn is_cut(expr: &Expr, own: &Subquery) -> bool {
-    matches!(expr, Expr::InSubquery(_) | Expr::SetComparison(_)) && is_limited(&own.subquery)
+/// Whether the join that a subquery becomes has the same answer. Where rows are compared, it matters which of them LIMIT leaves.
+fn is_right(expr: &Expr, own: &Subquery, place: Place) -> bool {
+    match expr {
+        Expr::InSubquery(_) | Expr::SetComparison(_) => is_compared_in_join(own),
+        _ => is_joined(&own.subquery, place),
+    }
+}
+
+/// The same for the subquery of IN, ANY or ALL.
+pub(crate) fn is_compared_in_join(own: &Subquery) -> bool {
+    is_joined(&own.subquery, Place::Rows) && !is_limited(&own.subquery)
 }
 
 /// Whether LIMIT stands above what reads outer columns.
@@ -203,7 +208,7 @@ fn is_limited(plan: &LogicalPlan) -> bool {
 }
 
 fn in_expression(expr: Expr, keys: &Keys) -> PlanResult<Transformed<Expr>> {
-    let (Some(own), Some(place)) = (joined::subquery_of(&expr), place_in(&expr)) else {
+    let (Some(own), Some(place)) = (subquery_of(&expr), place_in(&expr)) else {
         return Ok(Transformed::no(expr));
     };
     let Some(subquery) = in_subquery(own, place, keys)? else {

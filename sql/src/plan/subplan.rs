@@ -4,6 +4,7 @@
 //! ```text
 //! (SELECT b.x FROM b WHERE b.y = a.y)      subplan_1(a.y): one value or an error
 //! EXISTS (… LIMIT …, nested reads …)       subplan_2(…) > 0, over the number of its rows
+//! a.x > ANY (…)                            subplan_3(a.x, …): true, false or NULL, over all comparisons
 //! ```
 //!
 //! A subquery that is one aggregate over rows that equalities choose is left to DataFusion, which joins.
@@ -13,16 +14,26 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, ExprSchema as _, Result as PlanResult, exec_err};
+use datafusion::common::{
+    Column, DFSchema, ExprSchema as _, Result as PlanResult, ScalarValue, exec_err, internal_err,
+};
 use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::expr::SetQuantifier;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, lit, not,
+    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr, lit, not, when,
 };
 
-use crate::plan::correlated::{Place, is_joined, outer_columns, reads_outer};
+use crate::plan::correlated::{
+    Place, is_compared_in_join, is_joined, outer_columns, reads_outer, subquery_of,
+};
+use crate::plan::functions::Functions;
+use crate::plan::outer_columns::{alike, first_column, outer_reference};
 use crate::plan::rewrite;
+
+/// The column that says how an outer expression compares with a row.
+const COMPARED: &str = "__compared";
 
 /// A plan with one column, to be run once for the values of each row: the arguments of its call take the place of the
 /// outer columns that it reads. Whoever runs a query puts a function in its place that does so.
@@ -97,8 +108,20 @@ fn wanted(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarSubquery(own) => reads_outer(&own.subquery) && !is_joinable(own, true),
         Expr::Exists(own) => reads_outer(&own.subquery.subquery) && !is_joinable(&own.subquery, false),
+        Expr::InSubquery(own) => is_compared_by_row(&own.expr, &own.subquery),
+        Expr::SetComparison(own) => is_compared_by_row(&own.expr, &own.subquery),
         _ => false,
     }
+}
+
+/// Whether an expression is compared with rows that have to be looked for anew for each outer row.
+fn is_compared_by_row(expr: &Expr, own: &Subquery) -> bool {
+    reads_outer(&own.subquery) && !is_compared_in_join(own) && !holds_subquery(expr)
+}
+
+fn holds_subquery(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| Ok(subquery_of(expr).is_some()));
+    found.unwrap_or(true)
 }
 
 fn call(
@@ -119,8 +142,50 @@ fn call(
             let exists = value(counted, schema, numbers, finish)?.gt(lit(0_i64));
             if own.negated { not(exists) } else { exists }
         }
+        Expr::InSubquery(own) => {
+            let any = with_any(&own.expr, Operator::Eq, &own.subquery, schema)?;
+            let any = value(any, schema, numbers, finish)?;
+            if own.negated { not(any) } else { any }
+        }
+        Expr::SetComparison(own) => {
+            // What holds for all is what does not fail for any.
+            let (op, is_all) = match own.quantifier {
+                SetQuantifier::Any => (Some(own.op), false),
+                SetQuantifier::All => (own.op.negate(), true),
+            };
+            let Some(op) = op else {
+                return Ok(Transformed::no(Expr::SetComparison(own)));
+            };
+            let any = with_any(&own.expr, op, &own.subquery, schema)?;
+            let any = value(any, schema, numbers, finish)?;
+            if is_all { not(any) } else { any }
+        }
         other => other,
     }))
+}
+
+/// One row: whether an outer expression compares so with any row of a subquery; NULL where that is not known.
+fn with_any(expr: &Expr, op: Operator, own: &Subquery, schema: &DFSchema) -> PlanResult<LogicalPlan> {
+    let rows = own.subquery.as_ref().clone();
+    let (left, right) = alike(&outer_reference(expr, schema)?, first_column(own)?, &rows)?;
+    let column = || Expr::Column(Column::new_unqualified(COMPARED));
+    let of = |name: &str| match Functions::all().aggregate.get(name) {
+        Some(function) => Ok(function.call(vec![column()]).alias(name)),
+        None => internal_err!("there is no {name}()"),
+    };
+    let holds = of("bool_or")?;
+    let known = count(column()).alias("known");
+    let all = count(lit(1_i64)).alias("all");
+    let [is_any, how_many, of_all] =
+        ["bool_or", "known", "all"].map(|name| Expr::Column(Column::new_unqualified(name)));
+    let found = when(is_any.is_true(), lit(true))
+        .when(how_many.lt(of_all), lit(ScalarValue::Boolean(None)))
+        .otherwise(lit(false))?;
+    LogicalPlanBuilder::from(rows)
+        .project([binary_expr(left, op, right).alias(COMPARED)])?
+        .aggregate(Vec::<Expr>::new(), [holds, known, all])?
+        .project([found.alias("found")])?
+        .build()
 }
 
 /// The call that gives the value of a subquery.
@@ -267,7 +332,7 @@ fn is_joined_by(condition: &Expr) -> bool {
 pub fn with_outer_values(
     plan: &LogicalPlan,
     outer: &[Column],
-    values: &[datafusion::common::ScalarValue],
+    values: &[ScalarValue],
 ) -> PlanResult<LogicalPlan> {
     let constant = |expr: Expr| -> PlanResult<Transformed<Expr>> {
         Ok(match &expr {

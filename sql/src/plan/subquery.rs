@@ -25,16 +25,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{
-    Column, DFSchema, DFSchemaRef, DataFusionError, ExprSchema, Result as PlanResult, ScalarValue,
-};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, DataFusionError, Result as PlanResult, ScalarValue};
 use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
-    Subquery, UserDefinedLogicalNodeCore, binary_expr, cast, lit, not, when,
+    Expr, Extension, FetchType, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection, Subquery,
+    UserDefinedLogicalNodeCore, binary_expr, lit, not, when,
 };
 
 pub(crate) use self::below::moved_below;
@@ -43,8 +41,10 @@ pub(crate) use self::looked_up::collected;
 pub(crate) use self::no_rows::may_be_null;
 pub(crate) use self::rows::by_column as rows_by_column;
 use crate::SqlError;
+use crate::plan::correlated::{Place, is_joined};
+use crate::plan::outer_columns::{alike, first_column, outer_reference};
+use crate::plan::rewrite;
 use crate::plan::translate::external;
-use crate::plan::{common_type, rewrite};
 
 /// Rewrites IN and EXISTS where they stand within other expressions.
 ///
@@ -161,7 +161,10 @@ impl Rewriting {
             let name = names.save(&expr);
             let expr = self.expression(expr, &schema, false)?;
             let expr = expr.transform_up(|expr| match expr {
-                Expr::Exists(own) if !marks::is_counted(&own) => {
+                // What no join has the meaning of is refused later on.
+                Expr::Exists(own)
+                    if !marks::is_counted(&own) && is_joined(&own.subquery.subquery, Place::Rows) =>
+                {
                     match marks::marked(&input, &own, &self.name("mark"))? {
                         Some((joined, mark)) => {
                             input = joined;
@@ -300,34 +303,6 @@ impl Rewriting {
         self.names.set(self.names.get() + 1);
         format!("__{what}_{}", self.names.get())
     }
-}
-
-/// The column that a subquery gives.
-fn first_column(own: &Subquery) -> PlanResult<Expr> {
-    let column = own.subquery.schema().columns().into_iter().next();
-    let column = column.ok_or_else(|| DataFusionError::Internal("a subquery gives no column".into()))?;
-    Ok(Expr::Column(column))
-}
-
-/// Both sides of a comparison in the type in which they meet.
-fn alike(outer: &Expr, value: Expr, plan: &LogicalPlan) -> PlanResult<(Expr, Expr)> {
-    let types = (outer.get_type(plan.schema())?, value.get_type(plan.schema())?);
-    Ok(match common_type::common_type(&types.0, &types.1) {
-        Some(common) if types.0 != types.1 => (cast(outer.clone(), common.clone()), cast(value, common)),
-        _ => (outer.clone(), value),
-    })
-}
-
-/// The expression as a subquery below it sees it.
-fn outer_reference(expr: &Expr, schema: &DFSchema) -> PlanResult<Expr> {
-    let outer = expr.clone().transform_up(|expr| match expr {
-        Expr::Column(column) => {
-            let field = Arc::clone(schema.field_from_column(&column)?);
-            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column)))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
-    Ok(outer.data)
 }
 
 /// A subquery in place of `own`, which reads the outer columns of `outer` too.

@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::plan::clauses;
 use crate::plan::functions::{Functions, arrays};
-use crate::plan::limits::limit_error;
 use crate::plan::place::planned_position_of;
+use crate::plan::planner_limits::limit_error;
 use crate::plan::suspect::Suspect;
 use crate::plan::values::{arrow_error, kernel_error};
 use crate::plan::words::{in_words, quoted_after, sentence_end, sentence_fragment, sql_types_in};

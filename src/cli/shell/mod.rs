@@ -63,7 +63,7 @@ fn talk(runtime: &Runtime, link: Link, options: &ShellOptions) -> Result<(), Fai
     let output = Output::stdout(options.format, options.quiet);
     let mut client = Client::new(link, output, interrupt.clone());
     if options.jobs.is_empty() && std::io::stdin().is_terminal() {
-        runtime.block_on(async { interrupt.listen() });
+        runtime.block_on(async { interrupt.listen() })?;
         client.output.paging = Paging::On;
         return converse(runtime, &mut client, options.quiet);
     }

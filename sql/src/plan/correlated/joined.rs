@@ -223,7 +223,7 @@ fn each(plan: &LogicalPlan, see: &mut dyn FnMut(&Expr)) {
 }
 
 /// The subquery that an expression is.
-pub(super) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
+pub(crate) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     match expr {
         Expr::ScalarSubquery(own) => Some(own),
         Expr::Exists(own) => Some(&own.subquery),

@@ -12,6 +12,7 @@ mod analyze;
 mod failure;
 mod guard;
 mod memory;
+mod offset;
 mod order;
 mod pool;
 mod reuse;
@@ -39,17 +40,17 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::{FutureExt, StreamExt};
 use highwater_sql::oids;
-use highwater_sql::plan::planning_options;
+use highwater_sql::plan::{PushFilters, planning_options};
 use highwater_sql::stream_plan::PlanNode;
 use highwater_storage::{ObjectId, Store};
 use tokio::runtime::Handle;
@@ -61,6 +62,7 @@ pub(crate) use self::analyze::analyzed;
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
 use self::memory::QueryMemory;
+use self::offset::OffsetAboveSort;
 use self::pool::Lease;
 pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
@@ -267,11 +269,24 @@ fn with_values(plan: LogicalPlan, state: &SessionState) -> datafusion::common::R
     static RULES: LazyLock<Optimizer> = LazyLock::new(|| {
         Optimizer::with_rules(vec![
             Arc::new(SimplifyExpressions::new()),
-            Arc::new(PushDownFilter::new()),
+            Arc::new(PushFilters::default()),
             Arc::new(PushDownLimit::new()),
         ])
     });
     RULES.optimize(plan, state, |_, _| {})
+}
+
+/// DataFusion's rules, with filters that stay above what has a row for no rows, and with [`OffsetAboveSort`].
+fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let ours: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(PushFilters::default());
+    let replaced = PushDownFilter::new();
+    let rules = Optimizer::new().rules.into_iter();
+    let rules = rules.map(|rule| match rule.name() == replaced.name() {
+        true => Arc::clone(&ours),
+        false => rule,
+    });
+    let last: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(OffsetAboveSort);
+    rules.chain([last]).collect()
 }
 
 /// What all queries are planned and run under, made once.
@@ -290,6 +305,7 @@ static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new
         .skip_physical_aggregate_schema_check = true;
     Ok(SessionStateBuilder::new()
         .with_default_features()
+        .with_optimizer_rules(rules())
         .with_config(config)
         .with_runtime_env(Arc::clone(runtime_env))
         .with_physical_optimizer_rule(Arc::new(GuardConditions))

@@ -115,6 +115,7 @@ pub use self::parameters::{
     OidParameter, PARAMETERS_MAX, Parameter, inferred, parameter_count, parameters_of_oids,
     refuse_parameters, with_markers, with_typed_markers, with_values,
 };
+pub use self::push_down::PushFilters;
 pub use self::reusable::{is_alike, reusable};
 pub use self::series::IntegerSeries;
 pub use self::settings::{SettingCall, may_ask_settings, setting_calls, with_settings};

@@ -11,9 +11,9 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use crate::plan::temporal::reads_clock;
 
-/// DataFusion's rule with that exception.
+/// DataFusion's rule with these exceptions.
 #[derive(Debug, Default)]
-pub(crate) struct PushFilters {
+pub struct PushFilters {
     rule: PushDownFilter,
 }
 

@@ -44,7 +44,8 @@ use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
-use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -62,7 +63,7 @@ pub(crate) use self::analyze::analyzed;
 pub(crate) use self::failure::translate;
 use self::guard::GuardConditions;
 use self::memory::QueryMemory;
-use self::offset::OffsetAboveSort;
+use self::offset::{EnsureAroundOffset, OffsetAboveSort};
 use self::pool::Lease;
 pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
@@ -289,6 +290,20 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.chain([last]).collect()
 }
 
+/// DataFusion's rules for the plan that is run, with [`EnsureAroundOffset`], and with ours at their end.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let ours = EnsureAroundOffset::new();
+    let name = ours.name().to_owned();
+    let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ours);
+    let rules = PhysicalOptimizer::new().rules.into_iter();
+    let rules = rules.map(|rule| match rule.name() == name {
+        true => Arc::clone(&ours),
+        false => rule,
+    });
+    let last: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(GuardConditions);
+    rules.chain([last]).collect()
+}
+
 /// What all queries are planned and run under, made once.
 static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new(|| {
     let runtime_env = RUNTIME_ENV.as_ref().map_err(String::clone)?;
@@ -308,7 +323,7 @@ static BASE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new
         .with_optimizer_rules(rules())
         .with_config(config)
         .with_runtime_env(Arc::clone(runtime_env))
-        .with_physical_optimizer_rule(Arc::new(GuardConditions))
+        .with_physical_optimizer_rules(physical_rules())
         .build())
 });
 

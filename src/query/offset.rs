@@ -7,16 +7,22 @@
 //! ```
 //!
 //! With a projection in between that gives no column of the order on, DataFusion's physical planner takes the sort for one that nobody
-//! needs. A limit of so many rows it pushes down by itself.
+//! needs, and another order that is wanted above it puts below. A limit of so many rows it pushes down by itself, and sorts stay on their
+//! side of it.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::logical_expr::{Limit, LogicalPlan, Projection, SubqueryAlias};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::limit::GlobalLimitExec;
 
-/// The rule, to run after all others.
+/// The logical rule, to run after all others.
 #[derive(Debug)]
 pub(super) struct OffsetAboveSort;
 
@@ -71,4 +77,57 @@ fn moved(limit: Limit, plan: Arc<LogicalPlan>) -> Result<LogicalPlan> {
             ..limit
         })),
     }
+}
+
+/// DataFusion's physical rule that puts sorts where they are needed and takes others out, which sees such limits as limits of all rows.
+#[derive(Debug)]
+pub(super) struct EnsureAroundOffset {
+    rule: EnsureRequirements,
+}
+
+impl EnsureAroundOffset {
+    pub(super) fn new() -> Self {
+        Self {
+            rule: EnsureRequirements::new(),
+        }
+    }
+}
+
+impl PhysicalOptimizerRule for EnsureAroundOffset {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = with_fetch(plan, |_, fetch| fetch.is_none(), |skip| Some(usize::MAX - skip))?;
+        let plan = self.rule.optimize(plan, config)?;
+        with_fetch(plan, |skip, fetch| fetch == Some(usize::MAX - skip), |_| None)
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}
+
+/// The plan with another number of rows for the limits that are meant.
+fn with_fetch(
+    plan: Arc<dyn ExecutionPlan>,
+    is_meant: fn(usize, Option<usize>) -> bool,
+    fetch: fn(usize) -> Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = plan.transform_up(|node| {
+        Ok(match node.downcast_ref::<GlobalLimitExec>() {
+            Some(limit) if is_meant(limit.skip(), limit.fetch()) => {
+                let input = Arc::clone(limit.input());
+                let limit = GlobalLimitExec::new(input, limit.skip(), fetch(limit.skip()));
+                Transformed::yes(Arc::new(limit) as Arc<dyn ExecutionPlan>)
+            }
+            _ => Transformed::no(node),
+        })
+    })?;
+    Ok(plan.data)
 }

@@ -85,6 +85,13 @@ impl AggregateUDFImpl for Sorted {
         self.inner.state_fields(args)
     }
 
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _is_ordered: bool,
+    ) -> PlanResult<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
+    }
+
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
         // Rows that are in order spare nothing, but they may be.
         AggregateOrderSensitivity::SoftRequirement

@@ -2,7 +2,7 @@
 
 use arrow::datatypes::IntervalMonthDayNano;
 
-use super::moment::{DAYS, MICROS_PER_DAY, Moment, day_of, month_length};
+use super::moment::{MICROS_PER_DAY, Moment, day_of, month_length};
 use crate::{SqlError, SqlState};
 
 /// Days that a month counts where a fraction of one becomes days.
@@ -160,8 +160,7 @@ impl Span {
             .checked_add(self.days)
             .and_then(|days| days.checked_mul(MICROS_PER_DAY))
             .and_then(|start| start.checked_add(moment.micros_of_day()))
-            .and_then(|at| at.checked_add(self.micros))
-            .filter(|at| at.div_euclid(MICROS_PER_DAY) >= *DAYS.start());
+            .and_then(|at| at.checked_add(self.micros));
         later.ok_or_else(timestamp_out_of_range)
     }
 

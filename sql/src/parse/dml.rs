@@ -1,9 +1,10 @@
 //! Statements that change the rows of a table: INSERT, UPDATE, DELETE, TRUNCATE.
 
-use datafusion::sql::sqlparser::ast::{self, SetExpr};
+use datafusion::sql::sqlparser::ast::{self, Expr, SetExpr};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::cursor::{Cursor, Name};
+use super::row_columns;
 use super::script::is_word;
 use crate::error::{SqlError, SqlState};
 use crate::statement::{
@@ -261,12 +262,27 @@ fn assigned_list(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
     cursor.expect_token(&Token::Eq)?;
     let _ = cursor.eat(&["row"]);
     let position = cursor.position();
+    let opened = cursor.tokens().get(cursor.index().saturating_add(1));
+    let values = match opened.is_some_and(|token| is_word(&token.token, &["select", "with", "values"])) {
+        true => match cursor.expression()? {
+            Expr::Subquery(query) => row_columns::of_subquery(&query, columns.len()),
+            value => Some(vec![value]),
+        },
+        false => Some(values(cursor)?),
+    };
+    let Some(values) = values.filter(|values| values.len() == columns.len()) else {
+        let message = "number of columns does not match number of values";
+        return Err(SqlError::new(SqlState::SyntaxError, message).at(position));
+    };
+    let pairs = columns.into_iter().zip(values);
+    Ok(pairs
+        .map(|(column, value)| (column.text, column.position, value))
+        .collect())
+}
+
+/// Takes `(value, …)`.
+fn values(cursor: &mut Cursor<'_>) -> Result<Vec<Expr>, SqlError> {
     cursor.expect_token(&Token::LParen)?;
-    if is_word(cursor.peek(), &["select", "with"]) {
-        return Err(SqlError::unsupported("SET of several columns by a subquery")
-            .with_hint("Read the other relation by FROM, or set one column after the other.")
-            .at(position));
-    }
     let mut values = Vec::new();
     loop {
         values.push(cursor.expression()?);
@@ -275,14 +291,7 @@ fn assigned_list(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
         }
     }
     cursor.expect_token(&Token::RParen)?;
-    if values.len() != columns.len() {
-        let message = "number of columns does not match number of values";
-        return Err(SqlError::new(SqlState::SyntaxError, message).at(position));
-    }
-    let pairs = columns.into_iter().zip(values);
-    Ok(pairs
-        .map(|(column, value)| (column.text, column.position, value))
-        .collect())
+    Ok(values)
 }
 
 /// Takes `DELETE FROM table [[AS] alias] [USING …] [WHERE …] [RETURNING …]`.
@@ -293,10 +302,11 @@ pub(crate) fn delete(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     delete_with(cursor, None)
 }
 
-/// Takes `TRUNCATE [TABLE] [ONLY] table [RESTRICT]`, which takes all rows away as DELETE does.
+/// Takes `TRUNCATE [TABLE] [ONLY] table [RESTART IDENTITY | CONTINUE IDENTITY] [CASCADE | RESTRICT]`, which takes all rows away as
+/// DELETE does.
 ///
 /// # Errors
-/// A malformed statement; several tables, and CASCADE.
+/// A malformed statement; several tables.
 pub(crate) fn truncate(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
     cursor.expect(&["truncate"])?;
     let _ = cursor.eat(&["table"]);
@@ -308,20 +318,9 @@ pub(crate) fn truncate(cursor: &mut Cursor<'_>) -> Result<Statement, SqlError> {
             .with_hint("Write one statement for each of them.")
             .at(position));
     }
-    for (words, hint) in [
-        (
-            ["restart", "identity"].as_slice(),
-            "No column counts by itself here.",
-        ),
-        (&["cascade"], "No other table depends on the rows of this one."),
-    ] {
-        if cursor.eat(words) {
-            let what = format!("TRUNCATE … {}", words.join(" ").to_uppercase());
-            return Err(SqlError::unsupported(what).with_hint(hint).at(position));
-        }
-    }
-    let _ = cursor.eat(&["continue", "identity"]);
-    let _ = cursor.eat(&["restrict"]);
+    // No column counts by itself, and no table depends on the rows of another one: these change nothing.
+    let _ = cursor.eat(&["restart", "identity"]) || cursor.eat(&["continue", "identity"]);
+    let _ = cursor.eat(&["cascade"]) || cursor.eat(&["restrict"]);
     cursor.expect_end()?;
     Ok(Statement::Delete(Delete {
         truncates: true,
@@ -376,7 +375,7 @@ fn others(cursor: &mut Cursor<'_>, word: &str) -> Result<Vec<ast::TableWithJoins
     }
 }
 
-fn selection(cursor: &mut Cursor<'_>) -> Result<Option<Box<ast::Expr>>, SqlError> {
+fn selection(cursor: &mut Cursor<'_>) -> Result<Option<Box<Expr>>, SqlError> {
     match cursor.eat(&["where"]) {
         true => Ok(Some(Box::new(cursor.expression()?))),
         false => Ok(None),

@@ -23,6 +23,7 @@ mod function;
 mod index;
 mod null_tests;
 mod order_using;
+mod row_columns;
 mod script;
 mod source;
 mod table;

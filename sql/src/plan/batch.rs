@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::SqlError;
+use crate::plan::functions::sorted_by_themselves;
 use crate::plan::rewrite;
 use crate::plan::session::SessionNode;
 use crate::plan::time_join::{self, TimeJoinNode};
@@ -46,7 +47,7 @@ pub(crate) fn without_own_nodes(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
             (Some(window), _) => without_window(window)?,
             (None, Some(session)) => session.plain()?,
             (None, None) => {
-                let node = checked_integers(node.recompute_schema()?)?;
+                let node = sorted_by_themselves(checked_integers(node.recompute_schema()?)?)?;
                 match time_join_of(&node) {
                     Some(join) => time_join::plain(join)?,
                     None => node,

@@ -4,13 +4,17 @@
 //! ```text
 //! SELECT a, b … GROUP BY ROLLUP (1, 2)     ▶     GROUP BY ROLLUP (a, b)
 //! GROUP BY ROLLUP ((a, b), c)              ▶     GROUP BY GROUPING SETS ((a, b, c), (a, b), ())
+//! GROUPING SETS (ROLLUP (a, b), (c))       ▶     GROUP BY GROUPING SETS ((a, b), (a), (), (c))
 //! GROUP BY a, ()                           ▶     GROUP BY a
 //! ```
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SelectItem, Value};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, GroupByExpr, ObjectNamePart, Query, Select, SelectItem, Value,
+};
 
+use crate::plan::spelled::plain_args;
 use crate::plan::walk::{PartMut, walk_mut};
 use crate::{SqlError, SqlState};
 
@@ -53,6 +57,11 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
             keys.push(Expr::GroupingSets(vec![Vec::new()]));
         }
     }
+    for key in keys.iter_mut() {
+        if let Expr::GroupingSets(elements) = key {
+            *elements = spread(elements)?;
+        }
+    }
     bounded(keys)?;
     for key in keys {
         let (Expr::Rollup(elements) | Expr::Cube(elements) | Expr::GroupingSets(elements)) = key else {
@@ -71,6 +80,43 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
         }
     }
     Ok(())
+}
+
+/// The sets of GROUPING SETS, with those of each ROLLUP and CUBE among them, which the parser takes for functions.
+fn spread(elements: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>, SqlError> {
+    let mut sets = Vec::with_capacity(elements.len());
+    for element in elements {
+        match element.as_slice() {
+            [Expr::Function(function)] => match nested(function) {
+                Some((true, own)) => sets.extend(rolled_up(&own)),
+                Some((false, own)) if own.len() > CUBE_MAX => return Err(too_many_elements()),
+                Some((false, own)) => sets.extend(cube(&own)),
+                None => sets.push(element.clone()),
+            },
+            _ => sets.push(element.clone()),
+        }
+        if sets.len() > SETS_MAX {
+            return Err(too_many_sets());
+        }
+    }
+    Ok(sets)
+}
+
+/// The elements of a ROLLUP, then with `true`, or of a CUBE.
+fn nested(function: &Function) -> Option<(bool, Vec<Vec<Expr>>)> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
+        return None;
+    };
+    let is_rollup = name.value.eq_ignore_ascii_case("rollup");
+    if name.quote_style.is_some() || !(is_rollup || name.value.eq_ignore_ascii_case("cube")) {
+        return None;
+    }
+    let elements = plain_args(function).into_iter().map(|arg| match arg {
+        Expr::Tuple(members) => members,
+        Expr::Nested(member) => vec![*member],
+        member => vec![member],
+    });
+    Some((is_rollup, elements.collect()))
 }
 
 /// # Errors
@@ -94,11 +140,16 @@ fn bounded(keys: &[Expr]) -> Result<(), SqlError> {
     if sets <= 1 || (sets <= SETS_MAX && sets.saturating_mul(width) <= MEMBERS_MAX) {
         return Ok(());
     }
-    let message = match sets > SETS_MAX {
-        true => format!("too many grouping sets present (maximum {SETS_MAX})"),
-        false => format!("grouping sets of too many columns (maximum {MEMBERS_MAX} together)"),
-    };
+    if sets > SETS_MAX {
+        return Err(too_many_sets());
+    }
+    let message = format!("grouping sets of too many columns (maximum {MEMBERS_MAX} together)");
     Err(SqlError::new(SqlState::StatementTooComplex, message))
+}
+
+fn too_many_sets() -> SqlError {
+    let message = format!("too many grouping sets present (maximum {SETS_MAX})");
+    SqlError::new(SqlState::StatementTooComplex, message)
 }
 
 fn too_many_elements() -> SqlError {

@@ -16,6 +16,7 @@ mod alias_lists;
 mod apart;
 mod arrays;
 mod batch;
+mod casts;
 mod clauses;
 mod collected;
 mod common_type;

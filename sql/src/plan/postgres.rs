@@ -10,7 +10,7 @@ use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams, WindowFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
+    Aggregate, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
     WindowFunctionDefinition, cast,
 };
 
@@ -19,7 +19,7 @@ use crate::plan::functions::{aggregate_of_type, in_frame, with_constant_digits};
 use crate::plan::translate::external;
 use crate::plan::types::{DECIMAL_DIGITS, DECIMAL_SCALE, column_type};
 use crate::plan::{
-    compared, decimals, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike,
+    casts, compared, decimals, floats, intervals, json, literals, mixed, numbers, rewrite, similar, unlike,
 };
 use crate::{SqlError, SqlState};
 
@@ -137,7 +137,43 @@ fn window_call(mut call: WindowFunction, schema: &DFSchema) -> PlanResult<Expr> 
         let function = in_frame(function, &call.params.window_frame);
         call.fun = WindowFunctionDefinition::AggregateUDF(function);
     }
+    compute_where_counted(&mut call);
     Ok(Expr::WindowFunction(Box::new(call)))
+}
+
+/// The arguments of a call with FILTER are not computed for rows that do not count, for which they may fail.
+fn compute_where_counted(call: &mut WindowFunction) {
+    let Some(filter) = call.params.filter.as_deref() else {
+        return;
+    };
+    // What may say something else when it is asked again guards nothing.
+    if filter.is_volatile() || has_subquery(filter) {
+        return;
+    }
+    for argument in &mut call.params.args {
+        let is_guarded = match &*argument {
+            Expr::Column(_) | Expr::Literal(..) => true,
+            Expr::Case(case) => case
+                .when_then_expr
+                .iter()
+                .any(|(when, _)| when.as_ref() == filter),
+            _ => false,
+        };
+        if !is_guarded {
+            let branch = (Box::new(filter.clone()), Box::new(argument.clone()));
+            *argument = Expr::Case(Case::new(None, vec![branch], None));
+        }
+    }
+}
+
+fn has_subquery(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
+        ))
+    });
+    found.unwrap_or(true)
 }
 
 /// Refuses a place of `nth_value` and a number of `ntile` that are none.
@@ -227,9 +263,10 @@ type Rule = fn(Expr, &DFSchema) -> PlanResult<Transformed<Expr>>;
 
 /// One expression with PostgreSQL's meaning: by the first rule that has to do with it.
 fn meant(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Expr>> {
-    let rules: [Rule; 9] = [
+    let rules: [Rule; 10] = [
         json::typed,
         literals::nested_cast,
+        casts::refuse,
         compared::by_key,
         intervals::by_length,
         |expr, schema| similar::as_regular_expression(unlike::refuse(expr, schema)?.data),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr};
 
 use crate::SqlError;
 use crate::plan::walk::{PartMut, walk_mut};
@@ -29,6 +29,7 @@ pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
 
 fn name_column(query: &mut Query, names: &mut BTreeMap<String, usize>) {
     let text = query.to_string();
+    let is_ordered = query.order_by.is_some();
     let mut body = query.body.as_mut();
     let select = loop {
         body = match body {
@@ -39,10 +40,19 @@ fn name_column(query: &mut Query, names: &mut BTreeMap<String, usize>) {
             _ => return,
         };
     };
+    // A name that nothing reads may be that of a column in WHERE.
+    let is_unread = !is_ordered
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
     if let [item] = select.projection.as_mut_slice()
-        && let SelectItem::UnnamedExpr(expr) = item
-        // A column has its relation in front of its name, and a window over a subquery names it.
-        && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        && let Some(expr) = match &*item {
+            // A column has its relation in front of its name, and a window over a subquery names it.
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => None,
+            SelectItem::UnnamedExpr(expr) => Some(expr),
+            SelectItem::ExprWithAlias { expr, .. } if is_unread => Some(expr),
+            _ => None,
+        }
     {
         let next = names.len() + 1;
         let number = *names.entry(text).or_insert(next);

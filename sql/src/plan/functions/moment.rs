@@ -1,11 +1,16 @@
 //! A moment taken apart: year, month, day, week and clock, in the proleptic Gregorian calendar.
 
+use std::ops::RangeInclusive;
+
 use crate::text::civil;
 
 pub(crate) const MICROS_PER_SECOND: i64 = 1_000_000;
 pub(crate) const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// The Julian day of 1970-01-01.
 const EPOCH_JULIAN_DAY: i64 = 2_440_588;
+
+/// The days that a date can be, counted from 1970-01-01: from 4714-11-24 BC to 5874897-12-31.
+pub(crate) const DAYS: RangeInclusive<i64> = -EPOCH_JULIAN_DAY..=2_145_042_905;
 
 /// Years beyond this have no date.
 pub(crate) const YEAR_MAX: i64 = 5_874_897;

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::args::{Args, Computed};
 use super::define::{Definition, Kind, Overload};
-use super::moment::MICROS_PER_DAY;
+use super::moment::{DAYS, MICROS_PER_DAY};
 use super::span::{Span, timestamp_out_of_range};
 use super::{Functions, fields, numeric};
 use crate::plan::literals::{exact_constant, to_text};
@@ -414,6 +414,7 @@ fn moved_days(args: &Args, sign: i64) -> Computed {
             .get(row)
             .checked_mul(sign)
             .and_then(|by| by.checked_add(i64::from(dates.get(row))));
+        let moved = moved.filter(|day| DAYS.contains(day));
         let moved = moved.and_then(|day| i32::try_from(day).ok());
         moved.ok_or_else(|| SqlError::new(SqlState::DatetimeFieldOverflow, "date out of range"))
     })

@@ -53,6 +53,9 @@ pub(crate) fn typed(ast: &mut impl VisitMut) -> Result<(), SqlError> {
         match part {
             PartMut::Query(query) => {
                 fetch_as_limit(query);
+                if let Err(error) = limit_in_quotes(query) {
+                    return ControlFlow::Break(Box::new(error));
+                }
                 alike_in_values(query);
                 if let Err(error) = json::spread_from(query) {
                     return ControlFlow::Break(Box::new(error));
@@ -187,6 +190,40 @@ fn fetch_as_limit(query: &mut ast::Query) {
             limit_by,
         });
     }
+}
+
+/// Reads the numbers of LIMIT and OFFSET that stand in quotes.
+///
+/// # Errors
+/// A text that is no BIGINT, with its place.
+fn limit_in_quotes(query: &mut ast::Query) -> Result<(), SqlError> {
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause else {
+        return Ok(());
+    };
+    let offset = offset.as_mut().map(|offset| &mut offset.value);
+    for number in limit.iter_mut().chain(offset) {
+        let Expr::Value(value) = &*number else {
+            continue;
+        };
+        let Some(text) = text_of(&value.value) else {
+            continue;
+        };
+        check(value, &ast::DataType::BigInt(None))?;
+        let text = text.trim();
+        let digits = text.trim_start_matches(['+', '-']).to_owned();
+        let positive = Expr::Value(ValueWithSpan {
+            value: Value::Number(digits, false),
+            span: value.span,
+        });
+        *number = match text.starts_with('-') {
+            true => Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: Box::new(positive),
+            },
+            false => positive,
+        };
+    }
+    Ok(())
 }
 
 /// Checks one expression that may be a constant; gives what is to stand in its place.

@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 
 use super::casts;
 use super::nested_text::{Lists, row_fields};
+use crate::plan::casts::{are_cast, cannot_cast};
 use crate::plan::floats::as_reals;
 use crate::plan::functions::arrays::is_nested;
 use crate::plan::numbers::whole;
@@ -88,17 +89,6 @@ pub(crate) fn nested_cast(expr: Expr, schema: &DFSchema) -> PlanResult<Transform
     Ok(Transformed::yes(function.call(vec![inner.as_ref().clone()])))
 }
 
-fn cannot_cast(from: &DataType, to: &DataType) -> SqlError {
-    SqlError::new(
-        SqlState::CannotCoerce,
-        format!(
-            "cannot cast type {} to {}",
-            sql_type_name(from),
-            sql_type_name(to)
-        ),
-    )
-}
-
 /// Whether values of one type are cast to the other.
 fn converts(from: &DataType, to: &DataType) -> bool {
     use DataType as T;
@@ -111,7 +101,12 @@ fn converts(from: &DataType, to: &DataType) -> bool {
             let mut pairs = from.iter().zip(to);
             from.len() == to.len() && pairs.all(|(from, to)| converts(from.data_type(), to.data_type()))
         }
-        (from, to) => !is_nested(from) && !is_nested(to) && arrow::compute::can_cast_types(from, to),
+        (from, to) => {
+            !is_nested(from)
+                && !is_nested(to)
+                && are_cast(from, to)
+                && arrow::compute::can_cast_types(from, to)
+        }
     }
 }
 

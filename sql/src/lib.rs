@@ -1,5 +1,6 @@
 //! Highwater's SQL front end: text → statement → stream plan. Pure: no I/O, no clock, no async (INV-8).
 
+mod calls;
 pub mod catalog;
 pub mod error;
 pub mod host;

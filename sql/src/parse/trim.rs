@@ -1,12 +1,11 @@
 //! `trim([BOTH | LEADING | TRAILING] [characters] [FROM] text)`, as PostgreSQL reads it: `btrim`, `ltrim` and `rtrim`.
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
+
+use crate::calls;
 
 /// Whether such a call begins here.
 pub(crate) fn begins(parser: &Parser) -> bool {
@@ -39,21 +38,5 @@ pub(crate) fn call(parser: &mut Parser) -> Result<Expr, ParserError> {
         args = texts;
     }
     parser.expect_token(&Token::RParen)?;
-    let args = args
-        .into_iter()
-        .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    Ok(Expr::Function(Function {
-        name: ObjectName(vec![ObjectNamePart::Identifier(Ident::with_span(span, name))]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    }))
+    Ok(calls::call(Ident::with_span(span, name), args))
 }

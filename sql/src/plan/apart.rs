@@ -16,9 +16,9 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Query, Select, SetExpr, Value, Visit, VisitMut};
 
 use crate::SqlError;
+use crate::calls::call;
 use crate::plan::names::planned_name;
 use crate::plan::rewrite;
-use crate::plan::spelled::call;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// What the names of the functions begin with. None that a query calls has a blank in it.

@@ -6,11 +6,12 @@ use datafusion::sql::sqlparser::ast::{
     Subscript, Value,
 };
 
+use crate::calls::call;
 use crate::plan::collected;
 use crate::plan::functions::arrays::own;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
-use crate::plan::spelled::{call, number, plain_args};
+use crate::plan::spelled::{number, plain_args};
 use crate::plan::types::folded;
 use crate::{SqlError, SqlState};
 

@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectItem, SetExpr, TableFactor, Value,
 };
 
+use crate::calls::call;
 use crate::parse::parse_query;
 use crate::plan::functions::Functions;
-use crate::plan::spelled::{call, is_set_returning};
+use crate::plan::spelled::is_set_returning;
 use crate::plan::walk::{Part, walk};
 use crate::{SqlError, SqlState};
 

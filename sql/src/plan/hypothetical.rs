@@ -13,8 +13,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
+use crate::calls::call;
 use crate::parse::parse_expression;
-use crate::plan::spelled::{call, plain_args};
+use crate::plan::spelled::plain_args;
 
 /// The counts that such a call stands for; `None` for any other call.
 ///

@@ -24,9 +24,9 @@ use datafusion::sql::sqlparser::ast::{
     self, CastKind, Expr, Ident, SelectItem, UnaryOperator, Value, ValueWithSpan,
 };
 
+use crate::calls::call;
 use crate::parse::parse_data_type;
 use crate::plan::place::position_of;
-use crate::plan::spelled::call;
 use crate::plan::types::{column_type, written_type};
 use crate::plan::walk::{Flow, PartMut, walk_mut};
 use crate::statement::{CopySource, CursorQuery, InsertSource, Statement};

@@ -20,11 +20,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
+use crate::calls::call;
 use crate::parse::parse_query;
 use crate::plan::collected;
 use crate::plan::functions::OR_EMPTY;
 use crate::plan::place::position_of;
-use crate::plan::spelled::{call, plain_args};
+use crate::plan::spelled::plain_args;
 use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
 

@@ -12,10 +12,10 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, UnaryOperator,
 };
 
+use crate::calls::call;
 use crate::parse::parse_query;
 use crate::plan::functions::arrays::own;
 use crate::plan::place::position_of;
-use crate::plan::spelled::call;
 use crate::{SqlError, SqlState};
 
 /// The comparison of two rows as comparisons of their columns; `None` for anything else.

@@ -8,10 +8,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
+use crate::calls::call;
 use crate::catalog::Catalog;
 use crate::plan::from_columns::{Row, Scope};
 use crate::plan::place::position_of;
-use crate::plan::spelled::call;
 use crate::plan::types::folded;
 use crate::plan::walk::{PartMut, walk_mut};
 

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{self, Expr, SelectItem, SetExpr, Spanned, 
 
 use super::scaffold::{aliased, relation, select_alone, select_of};
 use super::{parse_expression, quoted};
+use crate::calls;
 use crate::catalog::{Catalog, TableColumnDef};
 use crate::plan::context::{Names, Resolver};
 use crate::plan::functions::FITTED;
@@ -245,7 +246,7 @@ impl Cast {
             **expr = value;
         }
         match column.length {
-            Some(length) => spelled::call(FITTED, vec![cast, spelled::number(&length.to_string())]),
+            Some(length) => calls::call(FITTED, vec![cast, spelled::number(&length.to_string())]),
             None => cast,
         }
     }

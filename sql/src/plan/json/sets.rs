@@ -9,11 +9,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableFactor,
+    Expr, Function, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 
+use crate::calls;
 use crate::parse::parse_query;
 use crate::plan::functions::arrays::own;
 use crate::plan::types::folded;
@@ -204,7 +205,7 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
     }
     for (name, list) in call.columns {
         let args = call.args.iter().map(|arg| (*arg).clone()).collect();
-        let mut inner = function("", args, Span::empty());
+        let mut inner = calls::call("", args);
         if let Expr::Function(inner) = &mut inner {
             inner.name = list_name(list, Span::empty());
         }
@@ -216,13 +217,10 @@ fn as_subquery(factor: &mut TableFactor, lateral: bool) -> Result<(), SqlError> 
     }
     if call.is_numbered {
         let all = lists.iter().map(|(_, list)| list.clone()).collect();
-        lists.push((
-            Ident::new("ordinality"),
-            function(own::ORDINALS, all, Span::empty()),
-        ));
+        lists.push((Ident::new("ordinality"), calls::call(own::ORDINALS, all)));
     }
     let items = lists.into_iter().map(|(alias, list)| SelectItem::ExprWithAlias {
-        expr: function("unnest", vec![list], Span::empty()),
+        expr: calls::call("unnest", vec![list]),
         alias,
     });
     let alias = call.alias.cloned().unwrap_or(TableAlias {
@@ -255,7 +253,7 @@ fn elements(arg: &Expr) -> Expr {
     match arg {
         // It is one of ours already.
         Expr::Function(inner) if inner.name.to_string().contains(' ') => arg.clone(),
-        other => function(own::ELEMENTS, vec![other.clone()], Span::empty()),
+        other => calls::call(own::ELEMENTS, vec![other.clone()]),
     }
 }
 
@@ -273,33 +271,11 @@ pub(crate) fn spread(expr: &mut Expr) {
     let span = name.span;
     let mut inner = call.clone();
     inner.name = list_name(list, span);
-    *expr = function("unnest", vec![Expr::Function(inner)], span);
+    *expr = calls::call(Ident::with_span(span, "unnest"), vec![Expr::Function(inner)]);
 }
 
 fn list_name(function: &str, span: Span) -> ObjectName {
     let mut ident = Ident::with_quote('"', format!("{function}{LIST_SUFFIX}"));
     ident.span = span;
     ObjectName::from(vec![ident])
-}
-
-fn function(name: &str, args: Vec<Expr>, span: Span) -> Expr {
-    let mut ident = Ident::new(name);
-    ident.span = span;
-    let args = args
-        .into_iter()
-        .map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![ident]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: args.collect(),
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

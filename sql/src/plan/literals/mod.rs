@@ -32,6 +32,7 @@ use self::interval::{Interval, Unit};
 pub(crate) use self::nested::{constant as nested_constant, nested_cast};
 pub(crate) use self::numeric::exact_constant;
 pub(crate) use self::zone::{all_in_zone, in_zone, shown_in_zone};
+use crate::calls;
 use crate::plan::arrays;
 use crate::plan::functions::arrays::own;
 use crate::plan::json;
@@ -165,7 +166,7 @@ fn alike_arrays(values: &mut ast::Values, column: usize) {
         if let Some(cell) = row.content.get_mut(column)
             && matches!(cell, Expr::Value(value) if text_of(&value.value).is_some())
         {
-            *cell = spelled::call("coalesce", vec![cell.clone(), sample.clone()]);
+            *cell = calls::call("coalesce", vec![cell.clone(), sample.clone()]);
         }
     }
 }

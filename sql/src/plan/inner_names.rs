@@ -7,12 +7,10 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SetExpr, TableFactor,
-};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, Select, SelectItem, TableFactor};
 
 use crate::SqlError;
-use crate::plan::names::{UNNAMED, is_column, item_name};
+use crate::plan::names::{UNNAMED, is_column, item_name, leading_select_mut};
 use crate::plan::types::folded;
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
@@ -62,15 +60,8 @@ fn alias(item: &mut SelectItem, name: impl FnOnce() -> String) {
 }
 
 fn named(query: &mut Query) {
-    let mut body = query.body.as_mut();
-    let select = loop {
-        body = match body {
-            SetExpr::Select(select) => break select,
-            // The first query gives the names.
-            SetExpr::SetOperation { left, .. } => left,
-            SetExpr::Query(query) => query.body.as_mut(),
-            _ => return,
-        };
+    let Some(select) = leading_select_mut(&mut query.body) else {
+        return;
     };
     // A name in these clauses means a column of FROM.
     let mut taken = names_in_clauses(select);

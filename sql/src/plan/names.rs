@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{self, AccessExpr, Expr, Select, SelectItem, SetExpr};
 
 use crate::plan::types::{arrow_type, folded, limited_text};
 use crate::plan::walk::{Part, PartMut, walk, walk_mut};
@@ -204,6 +204,19 @@ fn leading_select(query: &ast::Query) -> &[SelectItem] {
         };
     }
     &[]
+}
+
+/// The SELECT that names the columns of a query: that of its first branch.
+pub(super) fn leading_select_mut(body: &mut SetExpr) -> Option<&mut Select> {
+    let mut body = body;
+    loop {
+        body = match body {
+            SetExpr::Select(select) => return Some(select),
+            SetExpr::SetOperation { left, .. } => left,
+            SetExpr::Query(query) => query.body.as_mut(),
+            _ => return None,
+        };
+    }
 }
 
 /// PostgreSQL's name of an expression, if it has one.

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::SqlError;
-use crate::plan::names::item_name;
+use crate::plan::names::{item_name, leading_select_mut};
 use crate::plan::types::folded;
 use crate::plan::walk::{Flow, PartMut, walk_mut};
 
@@ -147,7 +147,7 @@ fn keys_of(
         return None;
     };
     let may_add = may_add && matches!(body.as_ref(), SetExpr::Select(_));
-    let select = leading(body)?;
+    let select = leading_select_mut(body)?;
     if !columns.is_empty() && select.projection.iter().any(is_wild) {
         return None;
     }
@@ -192,19 +192,6 @@ fn is_wild(item: &SelectItem) -> bool {
 
 fn quoted(name: String) -> Ident {
     Ident::with_quote('"', name)
-}
-
-/// The SELECT that names the columns.
-fn leading(body: &mut SetExpr) -> Option<&mut Select> {
-    let mut body = body;
-    loop {
-        body = match body {
-            SetExpr::Select(select) => return Some(select),
-            SetExpr::SetOperation { left, .. } => left,
-            SetExpr::Query(query) => query.body.as_mut(),
-            _ => return None,
-        };
-    }
 }
 
 /// What an item of the list gives.

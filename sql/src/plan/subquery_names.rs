@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem};
 
 use crate::SqlError;
+use crate::plan::names::leading_select_mut;
 use crate::plan::walk::{PartMut, walk_mut};
 
 /// Gives each column that has no name one of its own; subqueries of one text have the same, so that GROUP BY finds them.
@@ -30,15 +31,8 @@ pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
 fn name_column(query: &mut Query, names: &mut BTreeMap<String, usize>) {
     let text = query.to_string();
     let is_ordered = query.order_by.is_some();
-    let mut body = query.body.as_mut();
-    let select = loop {
-        body = match body {
-            SetExpr::Select(select) => break select,
-            // The first query gives the names.
-            SetExpr::SetOperation { left, .. } => left,
-            SetExpr::Query(query) => query.body.as_mut(),
-            _ => return,
-        };
+    let Some(select) = leading_select_mut(&mut query.body) else {
+        return;
     };
     // A name that nothing reads may be that of a column in WHERE.
     let is_unread = !is_ordered

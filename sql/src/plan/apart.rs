@@ -170,7 +170,7 @@ fn wrap_cast(expr: &mut Expr) {
     };
     let name = format!("{PREFIX}{}", data_type.to_string().to_lowercase());
     let cast = std::mem::replace(expr, Expr::Value(Value::Null.with_empty_span()));
-    *expr = call(&name, vec![cast]);
+    *expr = call(name.as_str(), vec![cast]);
 }
 
 /// Gives back what it is given.

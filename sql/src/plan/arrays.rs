@@ -217,7 +217,10 @@ fn quantified(quantifier: &str, left: &Expr, op: &BinaryOperator, right: &Expr) 
                 Expr::Value(_) => right.clone(),
                 right => call(own::ELEMENTS, vec![right.clone()]),
             };
-            call(&format!("{quantifier} {op_name}"), vec![left.clone(), right])
+            call(
+                format!("{quantifier} {op_name}").as_str(),
+                vec![left.clone(), right],
+            )
         }
     })
 }

@@ -162,7 +162,7 @@ pub fn with_markers(statement: &Statement, declared: &[Option<DataType>]) -> Res
                 };
                 constant(&null, span_of(expr))?
             }
-            None => call(&format!("${number}"), Vec::new()),
+            None => call(format!("${number}").as_str(), Vec::new()),
         };
         Ok(())
     })?;
@@ -179,7 +179,7 @@ pub fn with_typed_markers(statement: &Statement, types: &[DataType]) -> Result<S
         let Some(data_type) = number.checked_sub(1).and_then(|at| types.get(at)) else {
             return Err(no_parameter(expr, number));
         };
-        *expr = cast_to(call(&format!("${number}"), Vec::new()), data_type)?;
+        *expr = cast_to(call(format!("${number}").as_str(), Vec::new()), data_type)?;
         Ok(())
     })?;
     Ok(statement)
@@ -208,7 +208,7 @@ fn with_an_element(expr: &Expr, declared: &[Option<DataType>]) -> Option<Expr> {
     Some(Expr::BinaryOp {
         left: left.clone(),
         op: op.clone(),
-        right: Box::new(call(&format!("${number}{ELEMENT}"), Vec::new())),
+        right: Box::new(call(format!("${number}{ELEMENT}").as_str(), Vec::new())),
     })
 }
 

@@ -315,7 +315,7 @@ fn cast(expr: &Expr) -> Option<Expr> {
     if is_text(data_type)
         && let Some((name, number)) = registered_cast(inner)
     {
-        return Some(call(&format!("{name}{WRITER}"), vec![number.clone()]));
+        return Some(call(format!("{name}{WRITER}").as_str(), vec![number.clone()]));
     }
     plain_type(data_type).map(|data_type| Expr::Cast {
         kind: kind.clone(),
@@ -382,7 +382,7 @@ fn written_columns(select: &mut Select) {
             _ => None,
         };
         let written = match (registered_cast(expr), expanded) {
-            (Some((name, number)), _) => call(&format!("{name}{WRITER}"), vec![number.clone()]),
+            (Some((name, number)), _) => call(format!("{name}{WRITER}").as_str(), vec![number.clone()]),
             (None, Some(array)) => call("unnest", vec![call("_pg_expandarray", vec![array])]),
             (None, None) => continue,
         };

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    UnaryOperator, Value, VisitMut,
+    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value,
+    VisitMut,
 };
 
 use crate::SqlError;
@@ -171,7 +171,7 @@ fn function_call(function: &Function) -> Result<Option<Expr>, SqlError> {
 fn list_function(function: &Function) -> Option<Expr> {
     let name = function.name.to_string().to_lowercase();
     let (_, list) = SET_RETURNING.iter().find(|(known, _)| *known == name)?;
-    Some(call(list, plain_args(function)))
+    Some(call(*list, plain_args(function)))
 }
 
 /// Arguments without names; none, if there is another.
@@ -308,7 +308,7 @@ fn table_of_set(factor: &mut TableFactor) {
     let mut items = Vec::with_capacity(2);
     match set {
         Some((_, list)) => {
-            let list = call(list, args);
+            let list = call(*list, args);
             items.push((call("unnest", vec![list.clone()]), column));
             if is_numbered {
                 let number = Ident::new("ordinality");
@@ -319,7 +319,7 @@ fn table_of_set(factor: &mut TableFactor) {
             }
         }
         // A function of one value gives one row.
-        None => items.push((call(&called, args), column)),
+        None => items.push((call(called.as_str(), args), column)),
     }
     let Some(query) = select_of(items) else { return };
     *factor = TableFactor::Derived {

@@ -9,8 +9,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, SetExpr, TableAlias, TableFactor,
+    Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, ObjectNamePart, Query, Select, SelectItem,
+    SetExpr, TableAlias, TableFactor,
 };
 use datafusion::sql::sqlparser::tokenizer::Span;
 

@@ -39,7 +39,6 @@ use crate::plan::json;
 use crate::plan::numbers;
 use crate::plan::place::position_of;
 use crate::plan::row_values;
-use crate::plan::spelled;
 use crate::plan::types::arrow_type;
 use crate::plan::values;
 use crate::plan::walk::{PartMut, walk_mut};

@@ -94,7 +94,8 @@ mod tests {
             let _entered = runtime.enter();
             interrupt.listen().unwrap();
         }
-        // Nothing of the runtime has run yet: without a handler this ends the process.
+        // Nothing of the runtime has run yet: without a handler this ends the process, all tests with it. The handler stays: tokio
+        // gives none back.
         let own = std::process::id().to_string();
         let sent = std::process::Command::new("kill")
             .args(["-INT", &own])

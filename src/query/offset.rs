@@ -101,7 +101,8 @@ impl PhysicalOptimizerRule for EnsureAroundOffset {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = with_fetch(plan, |_, fetch| fetch.is_none(), |skip| Some(usize::MAX - skip))?;
         let plan = self.rule.optimize(plan, config)?;
-        with_fetch(plan, |skip, fetch| fetch == Some(usize::MAX - skip), |_| None)
+        let plan = with_fetch(plan, |skip, fetch| fetch == Some(usize::MAX - skip), |_| None)?;
+        without_marks(plan)
     }
 
     fn name(&self) -> &str {
@@ -127,6 +128,19 @@ fn with_fetch(
                 Transformed::yes(Arc::new(limit) as Arc<dyn ExecutionPlan>)
             }
             _ => Transformed::no(node),
+        })
+    })?;
+    Ok(plan.data)
+}
+
+/// The plan without the numbers of rows that a sort has been given where it was put below such a limit.
+fn without_marks(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_mark = |fetch: usize| i64::try_from(fetch).is_err();
+    let plan = plan.transform_up(|node| {
+        let is_marked = node.fetch().is_some_and(is_mark);
+        Ok(match is_marked.then(|| node.with_fetch(None)).flatten() {
+            Some(plain) => Transformed::yes(plain),
+            None => Transformed::no(node),
         })
     })?;
     Ok(plan.data)

@@ -2,7 +2,6 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::copy::closing;
 use super::create::{create, query_tail, refused_kind, whole_relation};
 use super::cursor::Cursor;
 use super::function::signature;
@@ -466,7 +465,7 @@ pub(crate) fn subscription(cursor: &mut Cursor<'_>) -> Result<Subscribe, SqlErro
     cursor.eat(&["to"]);
     let (query, relation) = if *cursor.peek() == Token::LParen {
         cursor.take();
-        let end = closing(cursor);
+        let end = cursor.closing();
         let query = cursor.query_to(end)?;
         cursor.expect_token(&Token::RParen)?;
         (query, None)

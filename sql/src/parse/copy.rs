@@ -76,26 +76,11 @@ fn copy_source(cursor: &mut Cursor<'_>) -> Result<CopySource, SqlError> {
     let source = if cursor.sees(&["subscribe"]) {
         CopySource::Subscribe(subscription(cursor)?)
     } else {
-        let end = closing(cursor);
+        let end = cursor.closing();
         CopySource::Query(cursor.query_to(end)?)
     };
     cursor.expect_token(&Token::RParen)?;
     Ok(source)
-}
-
-/// Index of the parenthesis that closes the one that was taken last.
-pub(crate) fn closing(cursor: &Cursor<'_>) -> usize {
-    let tokens = cursor.tokens();
-    let mut open = 0usize;
-    for (index, token) in tokens.iter().enumerate().skip(cursor.index()) {
-        match token.token {
-            Token::LParen => open += 1,
-            Token::RParen if open == 0 => return index,
-            Token::RParen => open -= 1,
-            _ => {}
-        }
-    }
-    tokens.len()
 }
 
 /// Takes `DECLARE name [NO SCROLL] CURSOR [WITH | WITHOUT HOLD] FOR query | SUBSCRIBE …`.

@@ -385,6 +385,21 @@ impl<'a> Cursor<'a> {
         self.tokens().len()
     }
 
+    /// Index of the parenthesis that closes the one that was taken last.
+    pub(crate) fn closing(&self) -> usize {
+        let tokens = self.tokens();
+        let mut open = 0usize;
+        for (index, token) in tokens.iter().enumerate().skip(self.index()) {
+            match token.token {
+                Token::LParen => open += 1,
+                Token::RParen if open == 0 => return index,
+                Token::RParen => open -= 1,
+                _ => {}
+            }
+        }
+        tokens.len()
+    }
+
     /// Takes the list of a SELECT or of RETURNING.
     ///
     /// # Errors

@@ -264,10 +264,12 @@ fn assigned_list(cursor: &mut Cursor<'_>) -> Result<Vec<Assignment>, SqlError> {
     let position = cursor.position();
     let opened = cursor.tokens().get(cursor.index().saturating_add(1));
     let values = match opened.is_some_and(|token| is_word(&token.token, &["select", "with", "values"])) {
-        true => match cursor.expression()? {
-            Expr::Subquery(query) => row_columns::of_subquery(&query, columns.len()),
-            value => Some(vec![value]),
-        },
+        true => {
+            cursor.expect_token(&Token::LParen)?;
+            let query = cursor.query_to(cursor.closing())?;
+            cursor.expect_token(&Token::RParen)?;
+            row_columns::of_subquery(&query, columns.len())
+        }
         false => Some(values(cursor)?),
     };
     let Some(values) = values.filter(|values| values.len() == columns.len()) else {

@@ -45,6 +45,7 @@ use crate::suggest::closest;
 
 pub use self::copy::{milliseconds, query_of};
 pub(crate) use self::cursor::is_reserved;
+pub(crate) use self::row_columns::ROW;
 pub(crate) use self::script::{SETS_MAX, tokenize, too_many_chained};
 
 /// Words that begin a statement.

@@ -3,34 +3,45 @@
 //! ```text
 //! (SELECT x, y FROM u WHERE …)              ▶     (SELECT x FROM u WHERE …), (SELECT y FROM u WHERE …)
 //! (SELECT DISTINCT x, y FROM u …)           ▶     (SELECT "?1?" FROM (SELECT DISTINCT x, y FROM u …) AS "?row?" ("?1?", "?2?")), …
+//! (SELECT x, y FROM u ORDER BY z LIMIT 1)   ▶     (SELECT "?1?" FROM (SELECT … ORDER BY z, 1, 2 LIMIT 1) AS "?row?" ("?1?", "?2?")), …
 //! ```
+//!
+//! All of them find the same row: among rows that an order leaves equal, their columns decide.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableAlias,
-    TableAliasColumnDef, TableFactor, Value,
+    Distinct, Expr, Function, GroupByExpr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
 use super::parse_query;
 
-/// The columns of the row that a subquery gives, each by a query of its own. `None` where it has not so many.
+/// The name of the relation that has the columns of such a row, and has as many as it names.
+pub(crate) const ROW: &str = "?row?";
+
+/// Aggregates that make one group of all rows, whatever stands in the list beside them.
+const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
+
+/// The columns of the row that a subquery gives, each by a query of its own. `None` where it is seen to have not so many.
 pub(super) fn of_subquery(query: &Query, width: usize) -> Option<Vec<Expr>> {
-    let list = match query.body.as_ref() {
-        SetExpr::Select(select) if !select.projection.iter().any(is_wild) => {
-            Some(select.projection.as_slice())
-        }
-        SetExpr::Values(values) => {
-            let given = values.rows.first().map_or(0, |row| row.content.len());
-            if given != width {
-                return None;
-            }
-            None
-        }
-        _ => None,
-    };
-    match list {
-        Some(list) if list.len() != width => None,
-        Some(list) if is_apart(query, list) => (0..width).map(|place| alone(query, place)).collect(),
-        _ => (0..width).map(|place| within(query, place, width)).collect(),
+    if given(&query.body).is_some_and(|given| given != width) {
+        return None;
+    }
+    let column = if is_apart(query) { alone } else { within };
+    (0..width).map(|place| column(query, place, width)).collect()
+}
+
+/// How many columns a query gives, where that is seen.
+fn given(body: &SetExpr) -> Option<usize> {
+    let mut body = body;
+    loop {
+        body = match body {
+            SetExpr::Select(select) if select.projection.iter().any(is_wild) => return None,
+            SetExpr::Select(select) => return Some(select.projection.len()),
+            SetExpr::Values(values) => return values.rows.first().map(|row| row.content.len()),
+            SetExpr::SetOperation { left, .. } => left,
+            SetExpr::Query(query) => &query.body,
+            _ => return None,
+        };
     }
 }
 
@@ -38,33 +49,19 @@ fn is_wild(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 
-/// Whether nothing but the list itself depends on the list.
-fn is_apart(query: &Query, list: &[SelectItem]) -> bool {
+/// Whether nothing depends on the list but what each of its items says.
+fn is_apart(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return false;
     };
-    let names_one = |key: &Expr| match key {
-        Expr::Value(value) => matches!(value.value, Value::Number(..)),
-        Expr::Identifier(name) => list.iter().any(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => alias.value.eq_ignore_ascii_case(&name.value),
-            _ => false,
-        }),
-        _ => false,
+    let is_grouped = match &select.group_by {
+        GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        GroupByExpr::All(_) => true,
     };
-    let is_ordered_apart = match query.order_by.as_ref().map(|order| &order.kind) {
-        None => true,
-        Some(OrderByKind::Expressions(keys)) => !keys.iter().any(|key| names_one(&key.expr)),
-        Some(_) => false,
-    };
-    let is_grouped_apart = match &select.group_by {
-        // An aggregate in the list makes one group of all rows, also for what stands beside it.
-        GroupByExpr::Expressions(keys, _) if keys.is_empty() => {
-            list.iter().all(is_column) || list.iter().all(is_call)
-        }
-        GroupByExpr::Expressions(keys, _) => !keys.iter().any(names_one),
-        GroupByExpr::All(_) => false,
-    };
-    select.distinct.is_none() && is_ordered_apart && is_grouped_apart
+    let list = &select.projection;
+    let is_limited = query.limit_clause.is_some() || query.fetch.is_some() || query.order_by.is_some();
+    let is_plain = !is_limited && !is_grouped && select.distinct.is_none() && select.having.is_none();
+    is_plain && (list.iter().all(is_column) || list.iter().all(is_aggregate))
 }
 
 fn is_column(item: &SelectItem) -> bool {
@@ -74,8 +71,16 @@ fn is_column(item: &SelectItem) -> bool {
     )
 }
 
-fn is_call(item: &SelectItem) -> bool {
-    matches!(meant(item), Some(Expr::Function(_)))
+fn is_aggregate(item: &SelectItem) -> bool {
+    let Some(Expr::Function(Function { name, over: None, .. })) = meant(item) else {
+        return false;
+    };
+    match name.0.as_slice() {
+        [ObjectNamePart::Identifier(name)] => {
+            AGGREGATES.iter().any(|own| name.value.eq_ignore_ascii_case(own))
+        }
+        _ => false,
+    }
 }
 
 fn meant(item: &SelectItem) -> Option<&Expr> {
@@ -86,25 +91,24 @@ fn meant(item: &SelectItem) -> Option<&Expr> {
 }
 
 /// The query with one item of its list.
-fn alone(query: &Query, place: usize) -> Option<Expr> {
+fn alone(query: &Query, place: usize, _width: usize) -> Option<Expr> {
     let mut query = query.clone();
-    select_of(&mut query)?.projection = {
-        let item = select_of(&mut query)?.projection.get(place)?.clone();
-        vec![item]
-    };
+    let select = select_of(&mut query)?;
+    let item = select.projection.get(place)?.clone();
+    select.projection = vec![item];
     Some(Expr::Subquery(Box::new(query)))
 }
 
 /// A column of the query in FROM.
 fn within(query: &Query, place: usize, width: usize) -> Option<Expr> {
     let name = |at: usize| Ident::with_quote('"', format!("?{at}?"));
-    let mut outer = parse_query("SELECT x FROM (SELECT 1) AS \"?row?\"").ok()?;
+    let mut outer = parse_query(&format!("SELECT x FROM (SELECT 1) AS \"{ROW}\"")).ok()?;
     let select = select_of(&mut outer)?;
     select.projection = vec![SelectItem::UnnamedExpr(Expr::Identifier(name(place)))];
     let TableFactor::Derived { subquery, alias, .. } = &mut select.from.first_mut()?.relation else {
         return None;
     };
-    **subquery = query.clone();
+    **subquery = in_one_order(query.clone(), width)?;
     let column = |at| TableAliasColumnDef {
         name: name(at),
         data_type: None,
@@ -112,6 +116,25 @@ fn within(query: &Query, place: usize, width: usize) -> Option<Expr> {
     let alias: &mut TableAlias = alias.as_mut()?;
     alias.columns = (0..width).map(column).collect();
     Some(Expr::Subquery(outer))
+}
+
+/// The query, whose LIMIT, OFFSET or DISTINCT ON takes the same rows however often it is run.
+fn in_one_order(mut query: Query, width: usize) -> Option<Query> {
+    let takes_first =
+        select_of(&mut query).is_some_and(|select| matches!(select.distinct, Some(Distinct::On(_))));
+    if !takes_first && query.limit_clause.is_none() && query.fetch.is_none() {
+        return Some(query);
+    }
+    let places: Vec<String> = (1..=width).map(|place| place.to_string()).collect();
+    let ordered = parse_query(&format!("SELECT 1 ORDER BY {}", places.join(", "))).ok()?;
+    let (Some(own), Some(more)) = (&mut query.order_by, &ordered.order_by) else {
+        query.order_by = ordered.order_by;
+        return Some(query);
+    };
+    if let (OrderByKind::Expressions(own), OrderByKind::Expressions(more)) = (&mut own.kind, &more.kind) {
+        own.extend_from_slice(more);
+    }
+    Some(query)
 }
 
 fn select_of(query: &mut Query) -> Option<&mut Select> {

@@ -7,7 +7,10 @@ use datafusion::logical_expr::planner::{
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{TableAlias, TableFactor};
 
+use crate::parse::ROW;
+use crate::plan::translate::external;
 use crate::plan::types::folded;
+use crate::{SqlError, SqlState};
 
 /// Plans relations with such lists.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ impl RelationPlanner for AliasLists {
         };
         let plan = context.plan(plain)?;
         let fields: Vec<Column> = plan.schema().columns();
+        if alias.name.value == ROW && alias.columns.len() != fields.len() {
+            let message = "number of columns does not match number of values";
+            return Err(external(SqlError::new(SqlState::SyntaxError, message)));
+        }
         if alias.columns.len() >= fields.len() {
             return original();
         }

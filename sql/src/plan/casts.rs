@@ -25,7 +25,7 @@ pub(crate) fn refuse(expr: Expr, schema: &DFSchema) -> PlanResult<Transformed<Ex
     if parameters::marker(inner).is_some() {
         return Ok(Transformed::no(expr));
     }
-    // An expression with outer columns has no type here; it stays as it is.
+    // What has no type here has an error of its own.
     match inner.get_type(schema) {
         Ok(from) if !are_cast(&from, field.data_type()) => {
             Err(external(cannot_cast(&from, field.data_type())))

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{Expr as Written, Query, Spanned};
 
-pub(crate) use self::joined::{Place, is_joined, outer_columns, reads_outer, subquery_of};
+pub(crate) use self::joined::{Place, holds_subquery, is_joined, outer_columns, reads_outer, subquery_of};
 pub(crate) use self::keys::{Keys, compared};
 use crate::SqlError;
 use crate::plan::place::position_of;

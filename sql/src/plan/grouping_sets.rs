@@ -85,18 +85,33 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
 /// The sets of GROUPING SETS, with those of each ROLLUP and CUBE among them, which the parser takes for functions.
 fn spread(elements: &[Vec<Expr>]) -> Result<Vec<Vec<Expr>>, SqlError> {
     let mut sets = Vec::with_capacity(elements.len());
+    let mut members = 0_usize;
     for element in elements {
-        match element.as_slice() {
-            [Expr::Function(function)] => match nested(function) {
-                Some((true, own)) => sets.extend(rolled_up(&own)),
-                Some((false, own)) if own.len() > CUBE_MAX => return Err(too_many_elements()),
-                Some((false, own)) => sets.extend(cube(&own)),
-                None => sets.push(element.clone()),
-            },
-            _ => sets.push(element.clone()),
-        }
-        if sets.len() > SETS_MAX {
+        let nested = match element.as_slice() {
+            [Expr::Function(function)] => nested(function),
+            _ => None,
+        };
+        let own = match &nested {
+            Some((true, own)) => own.len().saturating_add(1),
+            Some((false, own)) if own.len() > CUBE_MAX => return Err(too_many_elements()),
+            Some((false, own)) => 1 << own.len(),
+            None => 1,
+        };
+        // All of this is known before anything is spread.
+        let width = nested
+            .as_ref()
+            .map_or(element.len(), |(_, own)| own.iter().map(Vec::len).sum());
+        members = members.saturating_add(own.saturating_mul(width));
+        if sets.len().saturating_add(own) > SETS_MAX {
             return Err(too_many_sets());
+        }
+        if members > MEMBERS_MAX {
+            return Err(too_many_members());
+        }
+        match nested {
+            Some((true, own)) => sets.extend(rolled_up(&own)),
+            Some((false, own)) => sets.extend(cube(&own)),
+            None => sets.push(element.clone()),
         }
     }
     Ok(sets)
@@ -143,8 +158,12 @@ fn bounded(keys: &[Expr]) -> Result<(), SqlError> {
     if sets > SETS_MAX {
         return Err(too_many_sets());
     }
+    Err(too_many_members())
+}
+
+fn too_many_members() -> SqlError {
     let message = format!("grouping sets of too many columns (maximum {MEMBERS_MAX} together)");
-    Err(SqlError::new(SqlState::StatementTooComplex, message))
+    SqlError::new(SqlState::StatementTooComplex, message)
 }
 
 fn too_many_sets() -> SqlError {
@@ -202,4 +221,25 @@ fn cube(elements: &[Vec<Expr>]) -> Vec<Vec<Expr>> {
         members.concat()
     };
     choices.map(chosen).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::parse_query;
+
+    #[test]
+    fn a_nested_rollup_is_bounded_before_it_is_spread() {
+        let refused = |columns: usize| {
+            let columns = vec!["a"; columns].join(", ");
+            let sql = format!("SELECT 1 FROM t GROUP BY GROUPING SETS (ROLLUP ({columns}), (a))");
+            written_out(&mut parse_query(&sql).unwrap()).unwrap_err()
+        };
+        assert_eq!(
+            refused(20_000).message,
+            "too many grouping sets present (maximum 4096)"
+        );
+        let message = "grouping sets of too many columns (maximum 262144 together)";
+        assert_eq!(refused(600).message, message);
+    }
 }

@@ -195,7 +195,7 @@ pub(crate) fn planned_name(expr: &Expr) -> String {
 /// The select list that names the columns: that of the first query of a set operation.
 fn leading_select(query: &ast::Query) -> &[SelectItem] {
     let mut body = query.body.as_ref();
-    for _ in 0..DEPTH_MAX {
+    loop {
         body = match body {
             SetExpr::Select(select) => return &select.projection,
             SetExpr::SetOperation { left, .. } => left,
@@ -203,7 +203,6 @@ fn leading_select(query: &ast::Query) -> &[SelectItem] {
             _ => return &[],
         };
     }
-    &[]
 }
 
 /// The SELECT that names the columns of a query: that of its first branch.

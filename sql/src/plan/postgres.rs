@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
     WindowFunctionDefinition, cast,
 };
 
+use crate::plan::correlated::holds_subquery;
 use crate::plan::functions::arrays::typed_distinct;
 use crate::plan::functions::{aggregate_of_type, in_frame, with_constant_digits};
 use crate::plan::translate::external;
@@ -147,16 +148,18 @@ fn compute_where_counted(call: &mut WindowFunction) {
         return;
     };
     // What may say something else when it is asked again guards nothing.
-    if filter.is_volatile() || has_subquery(filter) {
+    if filter.is_volatile() || holds_subquery(filter) {
         return;
     }
     for argument in &mut call.params.args {
         let is_guarded = match &*argument {
             Expr::Column(_) | Expr::Literal(..) => true,
-            Expr::Case(case) => case
-                .when_then_expr
-                .iter()
-                .any(|(when, _)| when.as_ref() == filter),
+            // As it stands when this has been here before.
+            Expr::Case(Case {
+                expr: None,
+                when_then_expr: branches,
+                else_expr: None,
+            }) => matches!(branches.as_slice(), [(when, _)] if when.as_ref() == filter),
             _ => false,
         };
         if !is_guarded {
@@ -164,16 +167,6 @@ fn compute_where_counted(call: &mut WindowFunction) {
             *argument = Expr::Case(Case::new(None, vec![branch], None));
         }
     }
-}
-
-fn has_subquery(expr: &Expr) -> bool {
-    let found = expr.exists(|expr| {
-        Ok(matches!(
-            expr,
-            Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_)
-        ))
-    });
-    found.unwrap_or(true)
 }
 
 /// Refuses a place of `nth_value` and a number of `ntile` that are none.

@@ -32,15 +32,25 @@ impl OptimizerRule for PushFilters {
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
         match &plan {
-            LogicalPlan::Filter(filter)
-                if has_row_for_no_rows(&filter.input)
-                    || keeps_its_clock(&filter.predicate, &filter.input) =>
-            {
-                Ok(Transformed::no(plan))
+            LogicalPlan::Filter(filter) => {
+                // DataFusion makes one of filters above each other and goes on below them.
+                let input = below_filters(&filter.input);
+                match has_row_for_no_rows(input) || keeps_its_clock(&filter.predicate, input) {
+                    true => Ok(Transformed::no(plan)),
+                    false => self.rule.rewrite(plan, config),
+                }
             }
             _ => self.rule.rewrite(plan, config),
         }
     }
+}
+
+fn below_filters(plan: &LogicalPlan) -> &LogicalPlan {
+    let mut plan = plan;
+    while let LogicalPlan::Filter(filter) = plan {
+        plan = &filter.input;
+    }
+    plan
 }
 
 /// Whether a part of the predicate that has `now()` must not go into `input`.

@@ -21,19 +21,23 @@ use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::expr::SetQuantifier;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr, lit, not, when,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable as _, JoinType, LogicalPlan, LogicalPlanBuilder, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Subquery, Volatility, binary_expr, lit, not,
+    when,
 };
 
 use crate::plan::correlated::{
-    Place, is_compared_in_join, is_joined, outer_columns, reads_outer, subquery_of,
+    Place, holds_subquery, is_compared_in_join, is_joined, outer_columns, reads_outer,
 };
 use crate::plan::functions::Functions;
-use crate::plan::outer_columns::{alike, first_column, outer_reference};
+use crate::plan::outer_columns::{alike, first_column};
 use crate::plan::rewrite;
 
 /// The column that says how an outer expression compares with a row.
 const COMPARED: &str = "__compared";
+
+/// The outer column that is such an expression: the subquery may have relations of its own that are called like those it reads.
+const COMPARED_WITH: &str = "__compared_with";
 
 /// A plan with one column, to be run once for the values of each row: the arguments of its call take the place of the
 /// outer columns that it reads. Whoever runs a query puts a function in its place that does so.
@@ -119,11 +123,6 @@ fn is_compared_by_row(expr: &Expr, own: &Subquery) -> bool {
     reads_outer(&own.subquery) && !is_compared_in_join(own) && !holds_subquery(expr)
 }
 
-fn holds_subquery(expr: &Expr) -> bool {
-    let found = expr.exists(|expr| Ok(subquery_of(expr).is_some()));
-    found.unwrap_or(true)
-}
-
 fn call(
     expr: Expr,
     schema: &DFSchema,
@@ -134,17 +133,17 @@ fn call(
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(match expr {
-        Expr::ScalarSubquery(own) => value(own.subquery.as_ref().clone(), schema, numbers, finish)?,
+        Expr::ScalarSubquery(own) => value(own.subquery.as_ref().clone(), None, schema, numbers, finish)?,
         Expr::Exists(own) => {
             let counted = LogicalPlanBuilder::from(own.subquery.subquery.as_ref().clone())
                 .aggregate(Vec::<Expr>::new(), vec![count(lit(1_i64))])?
                 .build()?;
-            let exists = value(counted, schema, numbers, finish)?.gt(lit(0_i64));
+            let exists = value(counted, None, schema, numbers, finish)?.gt(lit(0_i64));
             if own.negated { not(exists) } else { exists }
         }
         Expr::InSubquery(own) => {
             let any = with_any(&own.expr, Operator::Eq, &own.subquery, schema)?;
-            let any = value(any, schema, numbers, finish)?;
+            let any = value(any, Some(*own.expr), schema, numbers, finish)?;
             if own.negated { not(any) } else { any }
         }
         Expr::SetComparison(own) => {
@@ -157,7 +156,7 @@ fn call(
                 return Ok(Transformed::no(Expr::SetComparison(own)));
             };
             let any = with_any(&own.expr, op, &own.subquery, schema)?;
-            let any = value(any, schema, numbers, finish)?;
+            let any = value(any, Some(*own.expr), schema, numbers, finish)?;
             if is_all { not(any) } else { any }
         }
         other => other,
@@ -167,7 +166,9 @@ fn call(
 /// One row: whether an outer expression compares so with any row of a subquery; NULL where that is not known.
 fn with_any(expr: &Expr, op: Operator, own: &Subquery, schema: &DFSchema) -> PlanResult<LogicalPlan> {
     let rows = own.subquery.as_ref().clone();
-    let (left, right) = alike(&outer_reference(expr, schema)?, first_column(own)?, &rows)?;
+    let (_, field) = expr.to_field(schema)?;
+    let outer = Expr::OuterReferenceColumn(field, Column::new_unqualified(COMPARED_WITH));
+    let (left, right) = alike(&outer, first_column(own)?, &rows)?;
     let column = || Expr::Column(Column::new_unqualified(COMPARED));
     let of = |name: &str| match Functions::all().aggregate.get(name) {
         Some(function) => Ok(function.call(vec![column()]).alias(name)),
@@ -188,9 +189,10 @@ fn with_any(expr: &Expr, op: Operator, own: &Subquery, schema: &DFSchema) -> Pla
         .build()
 }
 
-/// The call that gives the value of a subquery.
+/// The call that gives the value of a subquery; `compared` is what its plan calls [`COMPARED_WITH`].
 fn value(
     plan: LogicalPlan,
+    compared: Option<Expr>,
     schema: &DFSchema,
     numbers: &Cell<usize>,
     finish: Finish<'_>,
@@ -206,9 +208,13 @@ fn value(
             continue;
         }
         // What is no column of the query around it is one of a query further out.
-        args.push(match schema.field_from_column(&column) {
-            Ok(_) => Expr::Column(column.clone()),
-            Err(_) => Expr::OuterReferenceColumn(field, column.clone()),
+        let compared = compared
+            .as_ref()
+            .filter(|_| column == Column::new_unqualified(COMPARED_WITH));
+        args.push(match (compared, schema.field_from_column(&column)) {
+            (Some(compared), _) => compared.clone(),
+            (None, Ok(_)) => Expr::Column(column.clone()),
+            (None, Err(_)) => Expr::OuterReferenceColumn(field, column.clone()),
         });
         outer.push(column);
     }

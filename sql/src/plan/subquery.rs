@@ -41,7 +41,7 @@ pub(crate) use self::looked_up::collected;
 pub(crate) use self::no_rows::may_be_null;
 pub(crate) use self::rows::by_column as rows_by_column;
 use crate::SqlError;
-use crate::plan::correlated::{Place, is_joined};
+use crate::plan::correlated::{Place, holds_subquery, is_joined};
 use crate::plan::outer_columns::{alike, first_column, outer_reference};
 use crate::plan::rewrite;
 use crate::plan::translate::external;
@@ -114,19 +114,10 @@ fn rewritten(plan: LogicalPlan, is_streaming: bool) -> PlanResult<LogicalPlan> {
 fn has_subquery(node: &LogicalPlan) -> PlanResult<bool> {
     let mut found = false;
     node.apply_expressions(|expr| {
-        found |= contains_subquery(expr)?;
+        found |= holds_subquery(expr);
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(found)
-}
-
-fn contains_subquery(expr: &Expr) -> PlanResult<bool> {
-    expr.exists(|expr| {
-        Ok(matches!(
-            expr,
-            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
-        ))
-    })
 }
 
 impl Rewriting {
@@ -191,7 +182,7 @@ impl Rewriting {
     /// Rewrites what stands within an expression. `counted` says that EXISTS cannot stay, as in a list of columns.
     fn expression(&self, expr: Expr, schema: &DFSchema, counted: bool) -> PlanResult<Expr> {
         let expr = expr.transform_up(|expr| match expr {
-            Expr::InSubquery(own) if !contains_subquery(&own.expr)? => {
+            Expr::InSubquery(own) if !holds_subquery(&own.expr) => {
                 self.in_any_place(&own, schema).map(Transformed::yes)
             }
             Expr::SetComparison(own) => self.with_each(own, schema).map(Transformed::yes),
@@ -254,7 +245,7 @@ impl Rewriting {
     }
 
     fn not_in(&self, own: &InSubquery, schema: &DFSchema) -> PlanResult<Expr> {
-        if contains_subquery(&own.expr)? {
+        if holds_subquery(&own.expr) {
             return Ok(Expr::InSubquery(own.clone()));
         }
         let has_value = self.has_value(own, schema)?;

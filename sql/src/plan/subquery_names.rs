@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem};
+use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr};
 
 use crate::SqlError;
 use crate::plan::names::leading_select_mut;
@@ -30,12 +30,12 @@ pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
 
 fn name_column(query: &mut Query, names: &mut BTreeMap<String, usize>) {
     let text = query.to_string();
-    let is_ordered = query.order_by.is_some();
+    let is_plain = matches!(*query.body, SetExpr::Select(_)) && query.order_by.is_none();
     let Some(select) = leading_select_mut(&mut query.body) else {
         return;
     };
     // A name that nothing reads may be that of a column in WHERE.
-    let is_unread = !is_ordered
+    let is_unread = is_plain
         && select.distinct.is_none()
         && select.having.is_none()
         && matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());

@@ -233,6 +233,13 @@ pub(crate) fn subquery_of(expr: &Expr) -> Option<&Subquery> {
     }
 }
 
+/// Whether there is a subquery anywhere in an expression.
+pub(crate) fn holds_subquery(expr: &Expr) -> bool {
+    let found = expr.exists(|expr| Ok(subquery_of(expr).is_some()));
+    debug_assert!(found.is_ok(), "the test never fails");
+    found.unwrap_or(true)
+}
+
 /// Whether a side of a join is a LATERAL query.
 pub(super) fn is_lateral(plan: &LogicalPlan) -> bool {
     let mut plan = plan;

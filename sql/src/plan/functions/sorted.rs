@@ -1,4 +1,4 @@
-//! Aggregates with DISTINCT and ORDER BY, which sort what they have gathered themselves: in a read they want their rows in no order.
+//! Aggregates with DISTINCT and ORDER BY, which sort what they have gathered themselves: in a read they take their rows in any order.
 //!
 //! DataFusion would turn such a call around where its rows come in the opposite order for another aggregate or from a query
 //! below, and what it sorts would be turned around with it.
@@ -85,6 +85,7 @@ impl AggregateUDFImpl for Sorted {
         self.inner.state_fields(args)
     }
 
+    // DataFusion asks this of all that are not insensitive.
     fn with_beneficial_ordering(
         self: Arc<Self>,
         _is_ordered: bool,
@@ -93,7 +94,7 @@ impl AggregateUDFImpl for Sorted {
     }
 
     fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        // Rows that are in order spare nothing, but they may be.
+        // The call keeps its ORDER BY, by which it sorts, and nothing is sorted for it; one that is insensitive would lose it.
         AggregateOrderSensitivity::SoftRequirement
     }
 

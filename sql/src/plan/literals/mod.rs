@@ -209,13 +209,16 @@ fn limit_in_quotes(query: &mut ast::Query) -> Result<(), SqlError> {
             continue;
         };
         check(value, &ast::DataType::BigInt(None))?;
-        let text = text.trim();
-        let digits = text.trim_start_matches(['+', '-']).to_owned();
+        let Ok(given) = text.trim().parse::<i64>() else {
+            continue;
+        };
+        // What is below nothing is refused, however far.
+        let digits = given.checked_abs().unwrap_or(i64::MAX).to_string();
         let positive = Expr::Value(ValueWithSpan {
             value: Value::Number(digits, false),
             span: value.span,
         });
-        *number = match text.starts_with('-') {
+        *number = match given < 0 {
             true => Expr::UnaryOp {
                 op: UnaryOperator::Minus,
                 expr: Box::new(positive),

@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     Aggregate, Expr, Join, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr, Window,
 };
 
-use crate::plan::subquery::contains_subquery;
+use crate::plan::correlated::holds_subquery;
 
 /// Moves subqueries of aggregates, of window functions, of ORDER BY and of the conditions of joins into projections below them.
 ///
@@ -58,7 +58,7 @@ impl<'a> Below<'a> {
             Expr::AggregateFunction(_) | Expr::WindowFunction(_) | Expr::Alias(_) | Expr::GroupingSet(_) => {
                 Ok(Transformed::no(expr))
             }
-            expr if contains_subquery(&expr)? => {
+            expr if holds_subquery(&expr) => {
                 let number = self.numbers.get() + 1;
                 self.numbers.set(number);
                 let name = format!("__below_{number}");
@@ -83,7 +83,7 @@ impl<'a> Below<'a> {
 
 fn any_subquery<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> PlanResult<bool> {
     for expr in exprs {
-        if contains_subquery(expr)? {
+        if holds_subquery(expr) {
             return Ok(true);
         }
     }
@@ -149,16 +149,13 @@ fn sort(node: Sort, numbers: &Cell<usize>) -> PlanResult<Transformed<LogicalPlan
 
 /// In the condition of a join, what holds a subquery is computed for the side whose columns it reads.
 fn join(mut node: Join, numbers: &Cell<usize>) -> PlanResult<Transformed<LogicalPlan>> {
-    let Some(filter) = node
-        .filter
-        .take_if(|filter| contains_subquery(filter).unwrap_or(true))
-    else {
+    let Some(filter) = node.filter.take_if(|filter| holds_subquery(filter)) else {
         return Ok(Transformed::no(LogicalPlan::Join(node)));
     };
     let columns = node.schema.columns();
     let (mut left, mut right) = (Below::new(numbers), Below::new(numbers));
     let filter = filter.transform_down(|expr| {
-        if !contains_subquery(&expr)? {
+        if !holds_subquery(&expr) {
             return Ok(Transformed::new(expr, false, TreeNodeRecursion::Jump));
         }
         let read = columns_read(&expr)?;

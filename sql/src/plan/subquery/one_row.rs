@@ -24,8 +24,8 @@ use datafusion::logical_expr::{
     binary_expr, lit, when,
 };
 
+use crate::plan::correlated::holds_subquery;
 use crate::plan::rewrite;
-use crate::plan::subquery::contains_subquery;
 
 /// EXISTS and IN in the forms above, wherever they stand.
 ///
@@ -167,7 +167,7 @@ pub(super) fn has_one_row(plan: &LogicalPlan) -> bool {
 /// The condition of a filter over one row as the outer query can compute it: each column is a subquery of its own. `None`
 /// where that cannot be said.
 fn condition(filter: &Filter, own: &Subquery) -> PlanResult<Option<Expr>> {
-    if contains_subquery(&filter.predicate)? {
+    if holds_subquery(&filter.predicate) {
         return Ok(None);
     }
     let holds = filter.predicate.clone().transform_up(|expr| match expr {

@@ -17,9 +17,10 @@ use datafusion::logical_expr::expr::InSubquery;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction};
 use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, lit, when};
 
-use super::{any_as_in, contains_subquery, exists, outer_reference, reading};
+use super::{any_as_in, exists, outer_reference, reading};
 use crate::SqlError;
 use crate::SqlState;
+use crate::plan::correlated::holds_subquery;
 use crate::plan::functions::arrays::own;
 use crate::plan::rewrite;
 use crate::plan::row_values::ROWS;
@@ -137,7 +138,7 @@ fn sides(member: &InSubquery) -> PlanResult<Option<Sides>> {
     let Some(wanted) = fields(&member.expr) else {
         return Ok(None);
     };
-    if contains_subquery(&member.expr)? {
+    if holds_subquery(&member.expr) {
         return Err(external(SqlError::unsupported("a subquery in a row before IN")));
     }
     let plan = columns(member.subquery.subquery.as_ref(), wanted.len())?;

@@ -6,7 +6,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{
     Column, DFSchema, DFSchemaRef, DataFusionError, JoinType, Result as PlanResult, ScalarValue,
 };
@@ -18,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::in_condition;
+use crate::plan::correlated::holds_subquery;
 use crate::plan::translate::external;
 use crate::plan::types::sql_type_name;
 use crate::{SqlError, SqlState};
@@ -175,13 +175,7 @@ impl TimeJoinNode {
 pub(super) fn checked(expr: Expr, left: &LogicalPlan, right: &LogicalPlan) -> PlanResult<Expr> {
     let schemas: &[&DFSchema] = &[left.schema(), right.schema()];
     let expr = normalize_col_with_schemas_and_ambiguity_check(expr, &[schemas], &[])?;
-    let has_subquery = expr.exists(|expr| {
-        Ok(matches!(
-            expr,
-            Expr::InSubquery(_) | Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)
-        ))
-    })?;
-    if has_subquery {
+    if holds_subquery(&expr) {
         return Err(external(SqlError::unsupported(
             "a subquery in the condition of a join in time",
         )));

@@ -14,8 +14,9 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, GroupByExpr, ObjectNamePart, Query, Select, SelectItem, Value,
 };
 
+use crate::plan::functions::Functions;
 use crate::plan::spelled::plain_args;
-use crate::plan::walk::{PartMut, walk_mut};
+use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 use crate::{SqlError, SqlState};
 
 /// How many elements CUBE may have.
@@ -49,6 +50,9 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
     if !modifiers.is_empty() {
         return Ok(());
     }
+    if keys.is_empty() && select.having.is_some() && !calls_aggregate(&select.projection, &select.having) {
+        keys.push(Expr::GroupingSets(vec![Vec::new()]));
+    }
     let is_empty = |key: &Expr| matches!(key, Expr::Tuple(own) if own.is_empty());
     if keys.iter().any(is_empty) {
         keys.retain(|key| !is_empty(key));
@@ -80,6 +84,22 @@ fn in_select(select: &mut Select) -> Result<(), SqlError> {
         }
     }
     Ok(())
+}
+
+/// Whether an aggregate makes one group of all rows, as HAVING alone does too.
+fn calls_aggregate(list: &[SelectItem], having: &Option<Expr>) -> bool {
+    let aggregates = &Functions::all().aggregate;
+    let mut found = false;
+    let mut see = |part: Part<'_>| {
+        if let Part::Expr(Expr::Function(Function { name, over: None, .. })) = part {
+            found |= aggregates.contains_key(&name.to_string().to_lowercase());
+        }
+        ControlFlow::Continue(())
+    };
+    let walked = list.iter().try_for_each(|item| walk(item, &mut see));
+    let walked = walked.and_then(|()| having.iter().try_for_each(|having| walk(having, &mut see)));
+    debug_assert!(walked.is_ok(), "the walk never breaks off");
+    found
 }
 
 /// The sets of GROUPING SETS, with those of each ROLLUP and CUBE among them, which the parser takes for functions.

@@ -5,10 +5,13 @@
 //! SELECT sum(v) / (SELECT sum(v) FROM t) FROM t     ▶     SELECT sum(v) / (SELECT sum(v) AS "__subquery_1" FROM t) FROM t
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::ptr;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, Ident, Query, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, Query, SelectItem, SetExpr, TableFactor,
+};
 
 use crate::SqlError;
 use crate::plan::names::leading_select_mut;
@@ -20,11 +23,34 @@ use crate::plan::walk::{PartMut, walk_mut};
 /// None of its own.
 pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
     let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    // Where those are that a function in FROM takes for its rows: their columns are named by who wrote them.
+    let mut relations: BTreeSet<*const Query> = BTreeSet::new();
     walk_mut(query, &mut |part| {
-        if let PartMut::Expr(Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. }) = part {
-            name_column(query, &mut names);
+        match part {
+            PartMut::TableFactor(factor) => relations.extend(taken_as_rows(factor)),
+            PartMut::Expr(Expr::Subquery(query) | Expr::InSubquery { subquery: query, .. })
+                if !relations.contains(&ptr::from_ref(query.as_ref())) =>
+            {
+                name_column(query, &mut names);
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
+    })
+}
+
+/// The subqueries among the arguments of a function in FROM: `TUMBLE((SELECT …), …)`.
+fn taken_as_rows(factor: &TableFactor) -> impl Iterator<Item = *const Query> {
+    let args = match factor {
+        TableFactor::Table { args: Some(own), .. } => own.args.as_slice(),
+        TableFactor::Function { args, .. } => args.as_slice(),
+        _ => &[],
+    };
+    args.iter().filter_map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Subquery(query))) => {
+            Some(ptr::from_ref(query.as_ref()))
+        }
+        _ => None,
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod codec;
 pub(crate) mod delta;
 pub(crate) mod error;
 pub(crate) mod errors_log;
+pub(crate) mod exact;
 pub(crate) mod expression;
 pub(crate) mod followed;
 pub(crate) mod lane;

@@ -17,6 +17,7 @@ use super::delta::Delta;
 use super::error::EngineError;
 use super::operators::state::values::plain_floats;
 use super::view::ViewReader;
+use crate::engine::exact::exact_cast;
 
 /// What becomes of rows whose key is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,7 +328,7 @@ pub(crate) fn conformed(
             ));
         }
         let cast = of_table.iter().zip(&fields).map(|(column, wanted)| {
-            let column = arrow::compute::cast(column, wanted)?;
+            let column = exact_cast(column, wanted)?;
             check_digits(&column)?;
             Ok(plain_floats(&column))
         });

@@ -20,6 +20,7 @@ mod series;
 mod source;
 mod stop;
 mod subplan;
+mod unsure;
 mod view;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
@@ -68,6 +70,7 @@ use self::pool::Lease;
 pub(crate) use self::reuse::{value_of, with_rows, without_rows};
 pub(crate) use self::source::{MakeRead, RecordColumns, SourceProvider};
 use self::stop::{StopJoins, Stopped};
+use self::unsure::SortWhereUnsure;
 use self::view::READS;
 pub(crate) use self::view::{Readers, ViewProvider};
 use crate::engine::view::{ViewLayout, ViewReader, ViewStore};
@@ -290,15 +293,17 @@ fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.chain([last]).collect()
 }
 
-/// DataFusion's rules for the plan that is run, with [`EnsureAroundOffset`], and with ours at their end.
+/// DataFusion's rules for the plan that is run, with [`EnsureAroundOffset`] and [`SortWhereUnsure`] in the places of two of them, and with ours at their end.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let ours = EnsureAroundOffset::new();
-    let name = ours.name().to_owned();
-    let ours: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(ours);
+    let ensure = EnsureAroundOffset::new();
+    let check = SanityCheckPlan::new();
+    let names = [ensure.name().to_owned(), check.name().to_owned()];
+    let ours: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 2] =
+        [Arc::new(ensure), Arc::new(SortWhereUnsure)];
     let rules = PhysicalOptimizer::new().rules.into_iter();
-    let rules = rules.map(|rule| match rule.name() == name {
-        true => Arc::clone(&ours),
-        false => rule,
+    let rules = rules.map(|rule| match names.iter().position(|name| name == rule.name()) {
+        Some(at) => Arc::clone(&ours[at]),
+        None => rule,
     });
     let last: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(GuardConditions);
     rules.chain([last]).collect()

@@ -9,8 +9,8 @@
 //! All of them find the same row: among rows that an order leaves equal, their columns decide.
 
 use datafusion::sql::sqlparser::ast::{
-    Distinct, Expr, Function, GroupByExpr, Ident, ObjectNamePart, OrderByKind, Query, Select, SelectItem,
-    SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    Distinct, Expr, Function, GroupByExpr, Ident, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
 };
 
 use super::parse_query;
@@ -120,20 +120,35 @@ fn within(query: &Query, place: usize, width: usize) -> Option<Expr> {
 
 /// The query, whose LIMIT, OFFSET or DISTINCT ON takes the same rows however often it is run.
 fn in_one_order(mut query: Query, width: usize) -> Option<Query> {
-    let takes_first =
-        select_of(&mut query).is_some_and(|select| matches!(select.distinct, Some(Distinct::On(_))));
-    if !takes_first && query.limit_clause.is_none() && query.fetch.is_none() {
-        return Some(query);
-    }
-    let places: Vec<String> = (1..=width).map(|place| place.to_string()).collect();
-    let ordered = parse_query(&format!("SELECT 1 ORDER BY {}", places.join(", "))).ok()?;
-    let (Some(own), Some(more)) = (&mut query.order_by, &ordered.order_by) else {
-        query.order_by = ordered.order_by;
-        return Some(query);
+    let first_of = match select_of(&mut query).and_then(|select| select.distinct.clone()) {
+        Some(Distinct::On(keys)) => keys,
+        _ if query.limit_clause.is_none() && query.fetch.is_none() => return Some(query),
+        _ => Vec::new(),
     };
-    if let (OrderByKind::Expressions(own), OrderByKind::Expressions(more)) = (&mut own.kind, &more.kind) {
-        own.extend_from_slice(more);
+    let places: Vec<String> = (1..=width).map(|place| place.to_string()).collect();
+    let mut order = parse_query(&format!("SELECT 1 ORDER BY {}", places.join(", ")))
+        .ok()?
+        .order_by?;
+    let OrderByKind::Expressions(places) = &mut order.kind else {
+        return None;
+    };
+    let mut keys = match query.order_by.take().map(|order| order.kind) {
+        Some(OrderByKind::Expressions(keys)) => keys,
+        Some(OrderByKind::All(_)) => return None,
+        None => Vec::new(),
+    };
+    let place = places.first()?.clone();
+    for expr in first_of {
+        if !keys.iter().any(|key| key.expr == expr) {
+            keys.push(OrderByExpr {
+                expr,
+                ..place.clone()
+            });
+        }
     }
+    keys.append(places);
+    *places = keys;
+    query.order_by = Some(order);
     Some(query)
 }
 

@@ -59,7 +59,7 @@ fn first_rows(distinct: DistinctOn, is_sorted: bool) -> PlanResult<LogicalPlan> 
     });
     let first = LogicalPlanBuilder::from(distinct.input)
         .window([rank])?
-        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_u64)))?;
+        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_i64)))?;
     let first = match is_sorted && !order.is_empty() {
         true => first.sort(order)?,
         false => first,

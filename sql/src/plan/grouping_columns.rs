@@ -8,6 +8,9 @@ use datafusion::logical_expr::expr::GroupingSet;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder};
 
+/// What the name of a column has behind it where another is called so already.
+const OF_GROUPS: &str = " of groups";
+
 /// The plan whose grouping sets hold columns only.
 ///
 /// # Errors
@@ -33,8 +36,15 @@ fn over_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     if computed.is_empty() {
         return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
     }
+    let below = aggregate.input.schema().columns();
+    // A cast is called like the column that it casts.
+    let is_taken = |name: &str| below.iter().any(|column| column.flat_name() == name);
+    let name_of = |expr: &Expr| match expr.schema_name().to_string() {
+        name if is_taken(&name) => format!("{name}{OF_GROUPS}"),
+        name => name,
+    };
     let as_column = |expr: &Expr| match computed.contains(expr) {
-        true => Expr::Column(Column::new_unqualified(expr.schema_name().to_string())),
+        true => Expr::Column(Column::new_unqualified(name_of(expr))),
         false => expr.clone(),
     };
     let all = |exprs: &[Expr]| exprs.iter().map(as_column).collect::<Vec<_>>();
@@ -45,11 +55,10 @@ fn over_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
             GroupingSet::GroupingSets(sets.iter().map(|set| all(set)).collect())
         }
     };
-    let columns = aggregate.input.schema().columns().into_iter().map(Expr::Column);
-    let named = computed.iter().map(|expr| {
-        let name = expr.schema_name().to_string();
-        expr.clone().unalias().alias(name)
-    });
+    let columns = below.iter().cloned().map(Expr::Column);
+    let named = computed
+        .iter()
+        .map(|expr| expr.clone().unalias().alias(name_of(expr)));
     let input = LogicalPlanBuilder::from(aggregate.input.as_ref().clone())
         .project(columns.chain(named).collect::<Vec<_>>())?
         .build()?;
@@ -68,5 +77,24 @@ fn over_columns(aggregate: Aggregate) -> PlanResult<Transformed<LogicalPlan>> {
     });
     let aggr_expr = aggr_expr.collect::<PlanResult<Vec<_>>>()?;
     let node = Aggregate::try_new(Arc::new(input), vec![Expr::GroupingSet(set)], aggr_expr)?;
-    Ok(Transformed::yes(LogicalPlan::Aggregate(node)))
+    under_their_names(LogicalPlan::Aggregate(node)).map(Transformed::yes)
+}
+
+/// The aggregate with the columns as those above it call them.
+fn under_their_names(aggregate: LogicalPlan) -> PlanResult<LogicalPlan> {
+    let columns = aggregate.schema().columns();
+    if !columns.iter().any(|column| column.name.ends_with(OF_GROUPS)) {
+        return Ok(aggregate);
+    }
+    let shown = columns
+        .into_iter()
+        .filter(|column| column.name != Aggregate::INTERNAL_GROUPING_ID);
+    let shown = shown.map(
+        |column| match column.name.strip_suffix(OF_GROUPS).map(str::to_owned) {
+            Some(name) => Expr::Column(column).alias(name),
+            None => Expr::Column(column),
+        },
+    );
+    let shown: Vec<Expr> = shown.collect();
+    LogicalPlanBuilder::from(aggregate).project(shown)?.build()
 }

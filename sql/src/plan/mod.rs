@@ -26,6 +26,7 @@ mod correlated;
 mod decimals;
 mod dependent_columns;
 mod depth;
+mod distinct_keys;
 mod distinct_on;
 mod dml;
 pub mod explain;

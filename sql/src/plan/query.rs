@@ -27,10 +27,10 @@ use crate::plan::push_down::PushFilters;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
-    apart, batch, correlated, dependent_columns, distinct_on, group_window, grouping_columns, grouping_sets,
-    inner_names, integers, json, lateral, lateral_top, literals, mixed, order_columns, ordered_input,
-    outer_names, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan, subquery,
-    subquery_names, temporal, time_join, type_calls, using, whole_rows,
+    apart, batch, correlated, dependent_columns, distinct_keys, distinct_on, group_window, grouping_columns,
+    grouping_sets, inner_names, integers, json, lateral, lateral_top, literals, mixed, order_columns,
+    ordered_input, outer_names, pg_words, postgres, recursive, refuse, spelled, sql_function, subplan,
+    subquery, subquery_names, temporal, time_join, type_calls, using, whole_rows,
 };
 use crate::{SqlError, SqlState};
 
@@ -70,6 +70,7 @@ fn named(names: &Names<'_>, mut query: ast::Query, output: &OutputNames) -> Resu
     whole_rows::written_out(&mut query, names.catalog())?;
     outer_names::told_apart(&mut query, names.catalog())?;
     order_columns::qualified(&mut query, names.catalog())?;
+    distinct_keys::in_sequence(&mut query)?;
     dependent_columns::grouped(&mut query, names.catalog())?;
     pg_words::in_our_words(&mut query, names.is_one_shot())?;
     spelled::in_our_words(&mut query)?;
@@ -289,11 +290,17 @@ fn refuse_impure_unless(plan: &LogicalPlan, is_let_through: &dyn Fn(&Expr) -> bo
 }
 
 fn impure(function: &str, why: &str) -> SqlError {
+    let hint = match function {
+        "random" | "uuid" | "gen_random_uuid" => {
+            "Make the value where the rows come from, and read it as a column."
+        }
+        _ => "Take the time from a column, for instance INCLUDE timestamp.",
+    };
     SqlError::unsupported(format!("{function}() in a streaming query"))
         .with_detail(format!(
             "The function {why}, and a streaming query must give the same result for the same rows."
         ))
-        .with_hint("Take the time from a column, for instance INCLUDE timestamp.")
+        .with_hint(hint)
 }
 
 /// Whether windows and event time can count in this type.

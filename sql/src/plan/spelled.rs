@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value,
-    VisitMut,
+    self, BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, TableAlias,
+    TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
 };
 
 use crate::SqlError;
@@ -66,6 +66,9 @@ pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
 fn expression(expr: &mut Expr) -> Result<(), SqlError> {
     if arrays::in_our_words(expr)? {
         return Ok(());
+    }
+    if let Expr::Function(function) = expr {
+        without_constant_keys(function);
     }
     let replaced = match expr {
         Expr::UnaryOp { op, expr: inner } => {
@@ -137,6 +140,22 @@ fn plain_text(value: &mut Value) {
     if let Value::UnicodeStringLiteral(text) = value {
         *value = Value::SingleQuotedString(std::mem::take(text));
     }
+}
+
+/// Takes numbers out of the ORDER BY of an aggregate, where they are constants and no places of columns.
+fn without_constant_keys(function: &mut Function) {
+    let FunctionArguments::List(list) = &mut function.args else {
+        return;
+    };
+    let is_constant =
+        |expr: &Expr| matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)));
+    list.clauses.retain_mut(|clause| match clause {
+        FunctionArgumentClause::OrderBy(keys) => {
+            keys.retain(|key| !is_constant(&key.expr));
+            !keys.is_empty()
+        }
+        _ => true,
+    });
 }
 
 /// What stands for a call that is spelt otherwise; `None` for any other.

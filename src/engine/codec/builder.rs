@@ -4,10 +4,10 @@ use arrow::array::{
     ArrayData, ArrayDataBuilder, ArrayRef, BooleanBufferBuilder, NullBufferBuilder, make_array,
 };
 use arrow::buffer::Buffer;
-use arrow::compute::cast;
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 
 use crate::engine::error::EngineError;
+use crate::engine::exact::exact_cast;
 
 /// Gathers the values of one column.
 pub(crate) struct Builder {
@@ -135,7 +135,7 @@ impl Builder {
         if *array.data_type() == wanted {
             Ok(array)
         } else {
-            Ok(cast(&array, &wanted)?)
+            Ok(exact_cast(&array, &wanted)?)
         }
     }
 

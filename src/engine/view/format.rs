@@ -15,13 +15,13 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatchOptions};
-use arrow::compute::cast;
 use arrow::datatypes::{DataType, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use highwater_storage::{KeyOrder, ObjectId, layout};
 
 use crate::engine::codec::{KeyCodec, KeyDecoder, KeyEncoder, RowCodec, RowDecoder};
 use crate::engine::error::EngineError;
+use crate::engine::exact::exact_cast;
 
 /// What identifies a row of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl ViewFormat {
                 if column.data_type() == field.data_type() {
                     return Ok(Arc::clone(column));
                 }
-                cast(column, field.data_type())
+                exact_cast(column, field.data_type())
             });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         Ok(record_batch(&self.schema, columns, batch.num_rows())?)

@@ -25,6 +25,7 @@ mod operators;
 mod ordered;
 mod pattern;
 mod quoting;
+mod ranks;
 mod regex;
 mod rounding;
 mod series;
@@ -109,9 +110,9 @@ static FUNCTIONS: LazyLock<Functions> = LazyLock::new(|| Functions {
         by_name(aggregates(), |f| (f.name(), f.aliases())),
         &AGGREGATE_SYNONYMS,
     ))),
-    window: by_name(SessionStateDefaults::default_window_functions(), |f| {
+    window: ranks::with_signs(by_name(SessionStateDefaults::default_window_functions(), |f| {
         (f.name(), f.aliases())
-    }),
+    })),
     planners: {
         let ours: [Arc<dyn ExprPlanner>; 3] = [
             Arc::new(json::JsonOperators),

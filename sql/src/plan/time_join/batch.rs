@@ -54,7 +54,7 @@ pub(crate) fn plain(node: &TimeJoinNode) -> PlanResult<LogicalPlan> {
         .window([row_number()?.alias(LEFT_ROW)])?
         .join_on(node.right.clone(), node.join_type(), conditions)?
         .window([rank.alias(RANK)])?
-        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_u64)))?
+        .filter(Expr::Column(Column::new_unqualified(RANK)).eq(lit(1_i64)))?
         .project(columns)?
         .build()
 }

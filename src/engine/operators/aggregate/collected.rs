@@ -10,7 +10,6 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BinaryArray, BinaryBuilder, new_empty_array};
-use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::ScalarValue;
@@ -21,6 +20,7 @@ use super::accumulator::{Accumulator, Argument, ArgumentValue, FrozenAccumulator
 use super::distinct::FrozenChanges;
 use crate::engine::codec::{KeyCodec, RowCodec};
 use crate::engine::error::EngineError;
+use crate::engine::exact::exact_cast;
 use crate::engine::operators::state::multiset::{Multiset, Ordered};
 use crate::engine::operators::state::order;
 use crate::engine::operators::state::slots::{Kept, SlotSet};
@@ -112,7 +112,7 @@ impl CollectedRows {
         let column = ScalarValue::iter_to_array(values)?;
         match column.data_type() == &self.result {
             true => Ok(column),
-            false => Ok(cast(&column, &self.result)?),
+            false => Ok(exact_cast(&column, &self.result)?),
         }
     }
 }

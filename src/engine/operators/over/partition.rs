@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, Int64Array};
-use arrow::compute::cast;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use highwater_sql::stream_plan::Rank;
 
 use super::layout::Layout;
 use crate::engine::error::EngineError;
+use crate::engine::exact::exact_cast;
 use crate::engine::operators::state::order;
 use crate::engine::operators::state::row_set::RowSet;
 
@@ -209,7 +209,7 @@ fn values_of(layout: &Layout, batch: &RecordBatch) -> Result<Vec<ArrayRef>, Engi
         let values = function.evaluate(batch)?;
         match values.data_type() == data_type {
             true => Ok(values),
-            false => Ok(cast(&values, data_type)?),
+            false => Ok(exact_cast(&values, data_type)?),
         }
     });
     values.collect()

@@ -22,6 +22,7 @@ use highwater_sql::jsonb;
 
 use crate::engine::codec::KeyCodec;
 use crate::engine::error::EngineError;
+use crate::engine::exact::exact_cast;
 
 /// How the values of a type are held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,19 +246,9 @@ pub(crate) fn column_of_bytes(
         | DataType::LargeUtf8
         | DataType::Utf8View
         | DataType::LargeBinary
-        | DataType::BinaryView => {
-            let options = arrow::compute::CastOptions {
-                safe: false,
-                ..Default::default()
-            };
-            Ok(arrow::compute::cast_with_options(&binary, data_type, &options)?)
-        }
+        | DataType::BinaryView => Ok(exact_cast(&binary, data_type)?),
         document if jsonb::is_jsonb(document) => {
-            let options = arrow::compute::CastOptions {
-                safe: false,
-                ..Default::default()
-            };
-            let texts = arrow::compute::cast_with_options(&binary, &DataType::Utf8, &options)?;
+            let texts = exact_cast(&binary, &DataType::Utf8)?;
             Ok(jsonb::column(texts.as_string::<i32>().clone()))
         }
         keyed if is_keyed(keyed) => column_of_keys(keyed, binary.as_binary::<i32>()),

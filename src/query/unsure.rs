@@ -10,7 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Result, plan_err};
 use datafusion::physical_expr::LexOrdering;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::InvariantLevel;
+use datafusion::physical_plan::execution_plan::{InvariantLevel, replace_children_if_necessary};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ChildSatisfactionOptions, ExecutionPlan, ExecutionPlanProperties as _};
 
@@ -38,37 +38,29 @@ impl PhysicalOptimizerRule for SortWhereUnsure {
 
 /// The node over inputs that have the order that it wants.
 fn in_order(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
-    let mut children = Vec::new();
-    let mut is_changed = false;
-    for (child, wanted) in node.children().into_iter().zip(node.required_input_ordering()) {
-        let wanted = wanted.map(|wanted| LexOrdering::from(wanted.into_single()));
-        let sorted = wanted.map(|wanted| sorted(child, wanted)).transpose()?.flatten();
-        is_changed |= sorted.is_some();
-        children.push(sorted.unwrap_or_else(|| Arc::clone(child)));
-    }
-    let node = match is_changed {
-        true => Transformed::yes(node.with_new_children(children)?),
-        false => Transformed::no(node),
-    };
-    check_partitions(node.data.as_ref())?;
-    node.data.check_invariants(InvariantLevel::Executable)?;
-    Ok(node)
+    let children = node.children().into_iter().zip(node.required_input_ordering());
+    let children = children.map(|(child, wanted)| match wanted {
+        Some(wanted) => sorted(child, LexOrdering::from(wanted.into_single())),
+        None => Ok(Arc::clone(child)),
+    });
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let node = replace_children_if_necessary(node, children)?;
+    check_partitions(node.as_ref())?;
+    node.check_invariants(InvariantLevel::Executable)?;
+    Ok(Transformed::yes(node))
 }
 
-/// The sorted plan, unless it is known to be in this order.
-fn sorted(plan: &Arc<dyn ExecutionPlan>, order: LexOrdering) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    if plan.equivalence_properties().ordering_satisfy(order.clone())? {
-        return Ok(None);
-    }
-    if plan
-        .downcast_ref::<SortExec>()
-        .is_some_and(|sort| *sort.expr() == order)
+/// The plan, sorted unless it is known to be in this order.
+fn sorted(plan: &Arc<dyn ExecutionPlan>, order: LexOrdering) -> Result<Arc<dyn ExecutionPlan>> {
+    let is_sort = |sort: &SortExec| *sort.expr() == order;
+    if plan.equivalence_properties().ordering_satisfy(order.clone())?
+        || plan.downcast_ref::<SortExec>().is_some_and(is_sort)
     {
-        return Ok(None);
+        return Ok(Arc::clone(plan));
     }
     let are_many = plan.output_partitioning().partition_count() > 1;
     let sort = SortExec::new(order, Arc::clone(plan)).with_preserve_partitioning(are_many);
-    Ok(Some(Arc::new(sort)))
+    Ok(Arc::new(sort))
 }
 
 /// # Errors

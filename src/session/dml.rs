@@ -274,7 +274,7 @@ impl Change {
     }
 
     async fn attempt(&self, database: &Database, wanted: &mut Wanted) -> Result<(Outcome, Option<Durable>)> {
-        let (verb, target, returning) = parts(&self.statement)?;
+        let (verb, target, _) = parts(&self.statement)?;
         let (object, table) = self.table(target, verb)?;
         let id = ObjectId(object.id.0);
         let view = database.shared.engine.view(id);
@@ -282,31 +282,20 @@ impl Change {
             Error::new("55000", format!("table \"{}\" does not run", object.name))
                 .with_hint("SELECT * FROM hw.queries tells why.")
         })?;
-        let locked = async {
+        let found = async {
             let relations = plan::relations_read_by(&self.statement);
             let objects = objects_of(&self.catalog, &relations);
             database.shared.filled(&self.catalog, &objects).await?;
             let writer = view.writer.lock().await;
             let written = view.written.load(Ordering::SeqCst);
             let batches = self.read(database, object, table).await?;
-            Ok::<_, Error>((writer, written, batches))
+            let resolved = self.resolve(database, &view, batches).await?;
+            let outcome = self.outcome(database, &resolved).await?;
+            Ok::<_, Error>((writer, written, resolved, outcome))
         };
-        let (_writer, written, batches) = tokio::select! {
-            locked = locked => locked?,
+        let (_writer, written, resolved, outcome) = tokio::select! {
+            found = found => found?,
             _ = &mut wanted.left => return Err(cancelled()),
-        };
-        let resolved = self.resolve(database, &view, batches).await?;
-        let tag = match verb {
-            "INSERT" => format!("INSERT 0 {}", resolved.count),
-            TRUNCATE => TRUNCATE.to_owned(),
-            verb => format!("{verb} {}", resolved.count),
-        };
-        let outcome = match returning {
-            Some(items) => {
-                let rows = self.returned(database, (target, items), &resolved.rows).await?;
-                Outcome::rows(tag, rows)
-            }
-            None => Outcome::done(tag),
         };
         if resolved.deltas.is_empty() || resolved.count == 0 {
             return Ok((outcome, None));
@@ -326,6 +315,23 @@ impl Change {
         database.shared.engine.change(id, change).await?;
         is_visible.await.map_err(|_| ended())??;
         Ok((outcome, Some(is_durable)))
+    }
+
+    /// What the statement tells when its rows are changed.
+    async fn outcome(&self, database: &Database, resolved: &Resolved) -> Result<Outcome> {
+        let (verb, target, returning) = parts(&self.statement)?;
+        let tag = match verb {
+            "INSERT" => format!("INSERT 0 {}", resolved.count),
+            TRUNCATE => TRUNCATE.to_owned(),
+            verb => format!("{verb} {}", resolved.count),
+        };
+        Ok(match returning {
+            Some(items) => {
+                let rows = self.returned(database, (target, items), &resolved.rows).await?;
+                Outcome::rows(tag, rows)
+            }
+            None => Outcome::done(tag),
+        })
     }
 
     /// The rows that the statement inserts, updates (as they are, then as they become) or deletes.

@@ -21,10 +21,12 @@ use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 pub(crate) fn given(query: &mut Query) -> Result<(), SqlError> {
     walk_mut(query, &mut |part| {
         match part {
-            PartMut::TableFactor(TableFactor::Derived { subquery, .. }) => named(subquery),
+            PartMut::TableFactor(TableFactor::Derived { subquery, alias, .. }) => {
+                named(subquery, alias.as_ref().map_or(0, |alias| alias.columns.len()));
+            }
             PartMut::Query(query) => {
                 let tables = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
-                tables.for_each(|table| named(&mut table.query));
+                tables.for_each(|table| named(&mut table.query, table.alias.columns.len()));
             }
             _ => {}
         }
@@ -59,10 +61,12 @@ fn alias(item: &mut SelectItem, name: impl FnOnce() -> String) {
     }
 }
 
-fn named(query: &mut Query) {
+/// The first columns, as many as `renamed`, have other names outside.
+fn named(query: &mut Query, renamed: usize) {
     let Some(select) = leading_select_mut(&mut query.body) else {
         return;
     };
+    tell_apart(&mut select.projection, renamed);
     // A name in these clauses means a column of FROM.
     let mut taken = names_in_clauses(select);
     let is_alone = |item: &SelectItem| match item {
@@ -78,6 +82,23 @@ fn named(query: &mut Query) {
         let name = item_name(item).unwrap_or_else(|| UNNAMED.to_owned());
         if taken.insert(name.clone()) {
             alias(item, || name);
+        }
+    }
+}
+
+/// Gives columns that are called alike names of their own where nobody outside sees them: `(SELECT a, a FROM t) AS q (x, y)`.
+fn tell_apart(list: &mut [SelectItem], renamed: usize) {
+    let mut seen: BTreeSet<String> = list.iter().skip(renamed).filter_map(item_name).collect();
+    for (place, item) in list.iter_mut().enumerate().take(renamed) {
+        let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = &*item else {
+            return;
+        };
+        let expr = expr.clone();
+        if item_name(item).is_some_and(|name| !seen.insert(name)) {
+            *item = SelectItem::ExprWithAlias {
+                expr,
+                alias: Ident::with_quote('"', format!("?column {}?", place + 1)),
+            };
         }
     }
 }

@@ -22,6 +22,7 @@ mod stop;
 mod subplan;
 mod unsure;
 mod view;
+mod window_keys;
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +54,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::{FutureExt, StreamExt};
 use highwater_sql::oids;
-use highwater_sql::plan::{PushFilters, planning_options};
+use highwater_sql::plan::{PushFilters, Simplify, planning_options};
 use highwater_sql::stream_plan::PlanNode;
 use highwater_storage::{ObjectId, Store};
 use tokio::runtime::Handle;
@@ -73,6 +74,7 @@ use self::stop::{StopJoins, Stopped};
 use self::unsure::SortWhereUnsure;
 use self::view::READS;
 pub(crate) use self::view::{Readers, ViewProvider};
+use self::window_keys::WindowKeys;
 use crate::engine::view::{ViewLayout, ViewReader, ViewStore};
 use crate::error::{Error, Result};
 
@@ -272,7 +274,7 @@ pub(crate) async fn optimized(runtime: &Handle, plan: LogicalPlan) -> Result<Log
 fn with_values(plan: LogicalPlan, state: &SessionState) -> datafusion::common::Result<LogicalPlan> {
     static RULES: LazyLock<Optimizer> = LazyLock::new(|| {
         Optimizer::with_rules(vec![
-            Arc::new(SimplifyExpressions::new()),
+            Arc::new(Simplify::default()),
             Arc::new(PushFilters::default()),
             Arc::new(PushDownLimit::new()),
         ])
@@ -280,17 +282,21 @@ fn with_values(plan: LogicalPlan, state: &SessionState) -> datafusion::common::R
     RULES.optimize(plan, state, |_, _| {})
 }
 
-/// DataFusion's rules, with filters that stay above what has a row for no rows, and with [`OffsetAboveSort`].
+/// DataFusion's rules, with [`PushFilters`] and [`Simplify`] in the places of two of them, and with ours at their end.
 fn rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    let ours: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(PushFilters::default());
-    let replaced = PushDownFilter::new();
+    let names = [
+        PushDownFilter::new().name().to_owned(),
+        SimplifyExpressions::new().name().to_owned(),
+    ];
+    let ours: [Arc<dyn OptimizerRule + Send + Sync>; 2] =
+        [Arc::new(PushFilters::default()), Arc::new(Simplify::default())];
     let rules = Optimizer::new().rules.into_iter();
-    let rules = rules.map(|rule| match rule.name() == replaced.name() {
-        true => Arc::clone(&ours),
-        false => rule,
+    let rules = rules.map(|rule| match names.iter().position(|name| name == rule.name()) {
+        Some(at) => Arc::clone(&ours[at]),
+        None => rule,
     });
-    let last: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(OffsetAboveSort);
-    rules.chain([last]).collect()
+    let last: [Arc<dyn OptimizerRule + Send + Sync>; 2] = [Arc::new(OffsetAboveSort), Arc::new(WindowKeys)];
+    rules.chain(last).collect()
 }
 
 /// DataFusion's rules for the plan that is run, with [`EnsureAroundOffset`] and [`SortWhereUnsure`] in the places of two of them, and with ours at their end.

@@ -104,7 +104,7 @@ fn tell_apart(list: &mut [SelectItem], renamed: usize) {
 }
 
 /// The names that stand alone in GROUP BY, HAVING, DISTINCT ON and WINDOW.
-fn names_in_clauses(select: &Select) -> BTreeSet<String> {
+pub(super) fn names_in_clauses(select: &Select) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut see = |part: Part<'_>| {
         if let Part::Expr(Expr::Identifier(name)) = part {

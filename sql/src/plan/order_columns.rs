@@ -5,6 +5,7 @@
 //! SELECT c AS a, max(a) FROM t GROUP BY c ORDER BY max(a)     ▶     … ORDER BY max(t.a)
 //! ```
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
@@ -14,9 +15,10 @@ use datafusion::sql::sqlparser::ast::{
 use crate::SqlError;
 use crate::catalog::Catalog;
 use crate::plan::from_columns::{Row, Scope};
+use crate::plan::inner_names::names_in_clauses;
 use crate::plan::place::position_of;
 use crate::plan::types::folded;
-use crate::plan::walk::{PartMut, walk_mut};
+use crate::plan::walk::{Part, PartMut, walk, walk_mut};
 
 /// Puts relations in front of such names.
 ///
@@ -32,10 +34,13 @@ pub(crate) fn qualified(query: &mut Query, catalog: &Catalog) -> Result<(), SqlE
                 }
             }
             PartMut::QueryEnd(query) => {
-                if let Some(scope) = scopes.pop()
-                    && let Err(error) = in_query(query, &scope)
-                {
-                    return ControlFlow::Break(Box::new(error));
+                if let Some(scope) = scopes.pop() {
+                    if scopes.len() == 1 {
+                        out_of_the_way(query);
+                    }
+                    if let Err(error) = in_query(query, &scope) {
+                        return ControlFlow::Break(Box::new(error));
+                    }
                 }
             }
             _ => {}
@@ -66,6 +71,47 @@ fn in_query(query: &mut Query, scope: &Scope<'_>) -> Result<(), SqlError> {
         }
     }
     Ok(())
+}
+
+/// Gives what the list of the outermost query calls like a column that its ORDER BY reads another name: its columns are named when all
+/// is planned.
+fn out_of_the_way(query: &mut Query) {
+    let (SetExpr::Select(select), Some(order_by)) = (query.body.as_mut(), query.order_by.as_mut()) else {
+        return;
+    };
+    let OrderByKind::Expressions(keys) = &mut order_by.kind else {
+        return;
+    };
+    let mut read = BTreeSet::new();
+    for key in keys.iter().filter(|key| !matches!(key.expr, Expr::Identifier(_))) {
+        let walked = walk(&key.expr, &mut |part| {
+            match part {
+                Part::Expr(Expr::Identifier(name)) => read.extend([folded(name)]),
+                Part::Expr(Expr::CompoundIdentifier(parts)) => read.extend(parts.last().map(folded)),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        debug_assert!(walked.is_ok(), "the walk never breaks off");
+    }
+    let given = given(select);
+    let kept = names_in_clauses(select);
+    for (place, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::ExprWithAlias { alias, .. } = item else {
+            continue;
+        };
+        let name = folded(alias);
+        if !given.contains(&name) || !read.contains(&name) || kept.contains(&name) {
+            continue;
+        }
+        let other = Ident::with_quote('"', format!("?column {}?", place + 1));
+        for key in keys.iter_mut() {
+            if matches!(&key.expr, Expr::Identifier(own) if folded(own) == name) {
+                key.expr = Expr::Identifier(other.clone());
+            }
+        }
+        *alias = other;
+    }
 }
 
 /// Beside what the list calls so, the planner has no place for a column of that name.

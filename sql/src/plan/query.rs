@@ -14,7 +14,6 @@ use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::optimize_unions::OptimizeUnions;
 use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
 use datafusion::optimizer::scalar_subquery_to_join::ScalarSubqueryToJoin;
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerContext, OptimizerRule};
 use datafusion::sql::planner::SqlToRel;
 use datafusion::sql::sqlparser::ast;
@@ -24,6 +23,7 @@ use crate::plan::depth::{check_depth, flat_enough};
 use crate::plan::functions::impurity;
 use crate::plan::names::OutputNames;
 use crate::plan::push_down::PushFilters;
+use crate::plan::simplify::Simplify;
 use crate::plan::translate::{external, translate, translate_in};
 use crate::plan::types::column_type;
 use crate::plan::{
@@ -241,7 +241,7 @@ pub(crate) fn optimize(plan: LogicalPlan) -> Result<LogicalPlan, SqlError> {
     let plan = distinct_on::as_rank(plan).map_err(translate)?;
     let rules: Vec<Arc<dyn OptimizerRule + Send + Sync>> = vec![
         Arc::new(OptimizeUnions::new()),
-        Arc::new(SimplifyExpressions::new()),
+        Arc::new(Simplify::default()),
         Arc::new(ReplaceDistinctWithAggregate::new()),
         Arc::new(DecorrelatePredicateSubquery::new()),
         Arc::new(ScalarSubqueryToJoin::new()),

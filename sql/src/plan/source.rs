@@ -7,7 +7,6 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result as PlanResult};
 use datafusion::logical_expr::builder::LogicalTableSource;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast};
-use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Analyzer, Optimizer, OptimizerContext};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
@@ -16,6 +15,7 @@ use crate::catalog::{Catalog, ColumnOrigin, SourceDef};
 use crate::parse::parse_expression;
 use crate::plan::context::{Names, planning_options};
 use crate::plan::depth::check_depth;
+use crate::plan::simplify::Simplify;
 use crate::plan::translate::{external, translate};
 use crate::plan::types::sql_type_name;
 use crate::plan::{literals, postgres, query, spelled};
@@ -212,7 +212,7 @@ fn bind_expr(columns: Schema, ast: &ast::Expr, wanted: Option<&DataType>) -> Res
     query::refuse_impure(&plan)?;
     let config = OptimizerContext::new_with_config_options(Arc::new(planning_options().clone()))
         .without_query_execution_start_time();
-    let rules = Optimizer::with_rules(vec![Arc::new(SimplifyExpressions::new())]);
+    let rules = Optimizer::with_rules(vec![Arc::new(Simplify::default())]);
     let plan = rules.optimize(plan, &config, |_, _| {}).map_err(translate)?;
     let LogicalPlan::Projection(projection) = &plan else {
         return Err(SqlError::new(

@@ -21,8 +21,8 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr as AstExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query, Select, SetExpr, Spanned,
-    TableFactor, TableWithJoins, VisitMut,
+    self, Expr as AstExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select,
+    SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins, VisitMut,
 };
 
 use crate::plan::functions::Functions;
@@ -49,7 +49,10 @@ pub(crate) fn nest(query: &mut Query) -> Result<(), SqlError> {
                 select.from.iter_mut().for_each(nest_joins);
                 name_merged(select)?;
             }
-            PartMut::QueryEnd(query) => name_grouped(query)?,
+            PartMut::QueryEnd(query) => {
+                name_grouped(query)?;
+                name_ordered(query)?;
+            }
             PartMut::TableFactor(TableFactor::NestedJoin { table_with_joins, .. })
                 if merged_join(table_with_joins).is_none() =>
             {
@@ -100,10 +103,7 @@ fn name_grouped(query: &mut Query) -> Flow {
         .and_then(|()| name_sides(&mut select.group_by, &sides))
         .and_then(|()| name_sides(&mut select.having, &sides))
         .and_then(|()| name_sides(order_by, &sides));
-    match named {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(Box::new(error)),
-    }
+    told(named)
 }
 
 /// The relation of which a merged column is, at the left end of joins.
@@ -153,8 +153,56 @@ fn name_sides(part: &mut impl VisitMut, sides: &[(String, String)]) -> Result<()
     })
 }
 
-/// Names of merged columns in WHERE, where DataFusion takes them for ambiguous, get their relation.
+/// Names of merged columns in conditions and expressions, where DataFusion takes them for ambiguous or for what the list calls so,
+/// get their relation.
 fn name_merged(select: &mut Select) -> Flow {
+    let names = merged_names(select);
+    if names.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let mut parts: Vec<&mut AstExpr> = select.selection.iter_mut().chain(&mut select.having).collect();
+    let listed = select.projection.iter_mut().filter_map(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    let grouped = match &mut select.group_by {
+        GroupByExpr::Expressions(keys, _) => keys.as_mut_slice(),
+        GroupByExpr::All(_) => &mut [],
+    };
+    parts.extend(listed.chain(grouped).filter(|expr| !is_name(expr)));
+    told(parts.into_iter().try_for_each(|part| name_in(part, &names)))
+}
+
+/// So in the keys of ORDER BY.
+fn name_ordered(query: &mut Query) -> Flow {
+    let Query { body, order_by, .. } = query;
+    let (SetExpr::Select(select), Some(order)) = (body.as_ref(), order_by) else {
+        return ControlFlow::Continue(());
+    };
+    let (names, OrderByKind::Expressions(keys)) = (merged_names(select), &mut order.kind) else {
+        return ControlFlow::Continue(());
+    };
+    let mut keys = keys
+        .iter_mut()
+        .map(|key| &mut key.expr)
+        .filter(|expr| !is_name(expr));
+    told(keys.try_for_each(|key| name_in(key, &names)))
+}
+
+/// Whether it is a name alone, which may be one of the list.
+fn is_name(expr: &AstExpr) -> bool {
+    matches!(expr, AstExpr::Identifier(_))
+}
+
+fn told(named: Result<(), SqlError>) -> Flow {
+    match named {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    }
+}
+
+/// The names in USING of the joins of a SELECT.
+fn merged_names(select: &Select) -> Vec<String> {
     let mut names = Vec::new();
     let mut open: Vec<&TableFactor> = select.from.iter().map(|table| &table.relation).collect();
     while let Some(factor) = open.pop() {
@@ -175,30 +223,28 @@ fn name_merged(select: &mut Select) -> Flow {
             names.extend(using.iter().filter_map(|name| column_name(name).ok()));
         }
     }
-    let (Some(condition), false) = (&mut select.selection, names.is_empty()) else {
-        return ControlFlow::Continue(());
-    };
+    names
+}
+
+/// Puts the relation of merged columns in front of these names.
+fn name_in(part: &mut AstExpr, names: &[String]) -> Result<(), SqlError> {
     // In a subquery a name may mean a column of its own.
     let mut depth = 0;
-    let walked = walk_mut(condition, &mut |part| {
+    walk_mut(part, &mut |part| {
         match part {
             PartMut::Query(_) => depth += 1,
             PartMut::QueryEnd(_) => depth -= 1,
             PartMut::Expr(expr) if depth == 0 => {
-                if let ast::Expr::Identifier(name) = expr
+                if let AstExpr::Identifier(name) = expr
                     && names.contains(&folded(name))
                 {
-                    *expr = ast::Expr::CompoundIdentifier(vec![Ident::with_quote('"', MERGED), name.clone()]);
+                    *expr = AstExpr::CompoundIdentifier(vec![Ident::with_quote('"', MERGED), name.clone()]);
                 }
             }
             _ => {}
         }
         ControlFlow::Continue(())
-    });
-    match walked {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(Box::new(error)),
-    }
+    })
 }
 
 /// The kind of a join whose common columns are one. An inner join with LATERAL and joins in time are planned otherwise.

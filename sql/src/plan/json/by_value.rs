@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result as PlanResult, internal_datafusion_err};
+use datafusion::common::{Column, DFSchema, JoinConstraint, Result as PlanResult, internal_datafusion_err};
 use datafusion::logical_expr::expr::{
     AggregateFunction, AggregateFunctionParams, InSubquery, Sort as SortExpr, WindowFunction,
 };
@@ -361,15 +361,13 @@ fn by_peers(frame: WindowFrame) -> WindowFrame {
 
 fn joined(mut node: Join) -> PlanResult<Transformed<LogicalPlan>> {
     let (left, right) = (Arc::clone(node.left.schema()), Arc::clone(node.right.schema()));
-    let on = std::mem::take(&mut node.on);
-    node.on = on
-        .into_iter()
-        .map(
-            |(one, other)| match has_key(&one, &left) && has_key(&other, &right) {
-                true => (key(one, &left), key(other, &right)),
-                false => (one, other),
-            },
-        )
-        .collect();
+    for (one, other) in &mut node.on {
+        if has_key(one, &left) && has_key(other, &right) {
+            *one = key(one.clone(), &left);
+            *other = key(other.clone(), &right);
+            // USING has columns only, and whatever it named is resolved.
+            node.join_constraint = JoinConstraint::On;
+        }
+    }
     Ok(Transformed::yes(LogicalPlan::Join(node)))
 }

@@ -53,7 +53,22 @@ pub(crate) fn may_be_null(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
 /// Whether DataFusion takes the value for one that is never NULL, though there may be no row.
 fn is_never_null(own: &Subquery) -> bool {
     let fields = own.subquery.schema().fields();
-    fields.iter().any(|field| !field.is_nullable()) && !has_one_row(&own.subquery)
+    let is_never = fields.iter().any(|field| !field.is_nullable());
+    (is_never || gives_constant(&own.subquery)) && !has_one_row(&own.subquery)
+}
+
+/// Whether a plan gives a value without columns in each row: one that is never NULL when it has been computed.
+fn gives_constant(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(node) => node
+            .expr
+            .iter()
+            .any(|expr| !expr.any_column_refs() && !expr.contains_outer()),
+        other => match other.inputs().as_slice() {
+            [input] => gives_constant(input),
+            _ => false,
+        },
+    }
 }
 
 /// Gives back what it is given.

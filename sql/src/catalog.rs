@@ -237,6 +237,17 @@ pub struct IndexDef {
     pub plan: Arc<StreamPlan>,
 }
 
+impl MaterializedViewDef {
+    /// Its query as it was written, with `EMIT ON WINDOW CLOSE` where that stood behind it.
+    #[must_use]
+    pub fn definition(&self) -> String {
+        match self.plan.nodes.iter().any(|node| node.op.emits_on_close()) {
+            true => format!("{} EMIT ON WINDOW CLOSE", self.query),
+            false => self.query.clone(),
+        }
+    }
+}
+
 impl ObjectBody {
     /// What runs for it: the plan of a table, a materialized view, an index or a sink; `None` for what does not run.
     #[must_use]

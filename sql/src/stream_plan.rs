@@ -515,6 +515,17 @@ impl WindowKind {
 }
 
 impl StreamOp {
+    /// Whether it emits what is complete only (`EMIT ON WINDOW CLOSE`).
+    #[must_use]
+    pub fn emits_on_close(&self) -> bool {
+        match self {
+            Self::Aggregate(aggregate) => aggregate.emit_on_close,
+            Self::Over(over) => over.emit_on_close,
+            Self::Session(session) => session.emit_on_close,
+            _ => false,
+        }
+    }
+
     /// What it is, in a word or two that name neither relations nor columns.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -77,7 +77,7 @@ fn objects(database: &Database, kind: ObjectKind) -> Result<Outcome> {
                     None => sink.connector.clone(),
                 }),
                 ObjectBody::View(view) => Some(view.query.clone()),
-                ObjectBody::MaterializedView(view) => Some(view.query.clone()),
+                ObjectBody::MaterializedView(view) => Some(view.definition()),
                 ObjectBody::Function(function) => Some(sql_type_name(&function.returns)),
                 ObjectBody::Index(index) => Some(on_columns(index)),
             };

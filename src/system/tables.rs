@@ -347,8 +347,8 @@ impl Snapshot {
             .catalog
             .iter()
             .filter_map(|object| match &object.body {
-                ObjectBody::View(view) => Some((&object.name, false, &view.query)),
-                ObjectBody::MaterializedView(view) => Some((&object.name, true, &view.query)),
+                ObjectBody::View(view) => Some((&object.name, false, view.query.clone())),
+                ObjectBody::MaterializedView(view) => Some((&object.name, true, view.definition())),
                 _ => None,
             })
             .collect();

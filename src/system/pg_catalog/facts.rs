@@ -302,8 +302,8 @@ impl Relation {
     pub(crate) fn query(&self) -> Option<String> {
         let object = self.object.as_ref()?;
         let query = match &object.body {
-            ObjectBody::View(view) => &view.query,
-            ObjectBody::MaterializedView(view) => &view.query,
+            ObjectBody::View(view) => view.query.clone(),
+            ObjectBody::MaterializedView(view) => view.definition(),
             _ => return None,
         };
         Some(format!(" {};", query.trim().trim_end_matches(';')))

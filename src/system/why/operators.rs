@@ -89,12 +89,7 @@ fn lets_nothing_through(subject: &Subject<'_>, operator: &OperatorStatus) -> Opt
 
 /// A window that is given when it closes, and is open.
 fn waits(subject: &Subject<'_>, operator: &OperatorStatus, lanes: &[&LaneStatus]) -> Option<Reason> {
-    let is_given_when_closed = match &subject.plan.nodes[operator.node].op {
-        StreamOp::Aggregate(aggregate) => aggregate.emit_on_close,
-        StreamOp::Over(over) => over.emit_on_close,
-        StreamOp::Session(session) => session.emit_on_close,
-        _ => false,
-    };
+    let is_given_when_closed = subject.plan.nodes[operator.node].op.emits_on_close();
     let end_us = operator.next_close_us.filter(|_| is_given_when_closed)?;
     let mut sentence = format!(
         "{} gives a window when the watermark has passed its end: the first open one ends at {}, and ",

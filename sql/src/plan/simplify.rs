@@ -13,8 +13,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// What the tested value is called while DataFusion looks at it.
-const MEMBER: &str = "?member?";
+/// What the name of a tested value begins with while DataFusion looks at it; in each test it is called otherwise.
+const MEMBER: &str = "?member ";
 
 /// DataFusion's rule with this exception.
 #[derive(Debug, Default)]
@@ -85,15 +85,20 @@ fn hidden(expr: Expr) -> PlanResult<Transformed<Expr>> {
         return Ok(Transformed::no(expr));
     }
     let is_many = |expr: &Expr| tests.get(&expr.to_string()).is_some_and(|tests| *tests > 1);
+    let mut named = 0_usize;
+    let mut other_name = |expr: Expr| {
+        named += 1;
+        expr.alias(format!("{MEMBER}{named}"))
+    };
     expr.transform_up(|expr| {
         Ok(match expr {
             Expr::InList(list) if is_many(&list.expr) => {
-                let expr = Box::new(list.expr.alias(MEMBER));
+                let expr = Box::new(other_name(*list.expr));
                 Transformed::yes(Expr::InList(InList { expr, ..list }))
             }
             Expr::BinaryExpr(own) if own.op == Operator::Eq && compared_column(&own).is_some_and(is_many) => {
-                let named = |side: Box<Expr>| match *side {
-                    side @ Expr::Column(_) => Box::new(side.alias(MEMBER)),
+                let mut named = |side: Box<Expr>| match *side {
+                    side @ Expr::Column(_) => Box::new(other_name(side)),
                     side => Box::new(side),
                 };
                 Transformed::yes(Expr::BinaryExpr(BinaryExpr {
@@ -128,7 +133,7 @@ fn compared_column(own: &BinaryExpr) -> Option<&Expr> {
 fn shown(expr: Expr) -> PlanResult<Transformed<Expr>> {
     expr.transform_up(|expr| {
         Ok(match expr {
-            Expr::Alias(alias) if alias.name == MEMBER => Transformed::yes(*alias.expr),
+            Expr::Alias(alias) if alias.name.starts_with(MEMBER) => Transformed::yes(*alias.expr),
             other => Transformed::no(other),
         })
     })

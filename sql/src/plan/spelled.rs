@@ -54,7 +54,12 @@ pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
                 table_of_set(factor);
                 Ok(())
             }
-            PartMut::Expr(expr) => expression(expr),
+            PartMut::Expr(expr) => {
+                if let Expr::Function(function) = expr {
+                    without_constant_keys(function);
+                }
+                expression(expr)
+            }
         };
         match changed {
             Ok(()) => ControlFlow::Continue(()),
@@ -66,9 +71,6 @@ pub(crate) fn in_our_words(ast: &mut impl VisitMut) -> Result<(), SqlError> {
 fn expression(expr: &mut Expr) -> Result<(), SqlError> {
     if arrays::in_our_words(expr)? {
         return Ok(());
-    }
-    if let Expr::Function(function) = expr {
-        without_constant_keys(function);
     }
     let replaced = match expr {
         Expr::UnaryOp { op, expr: inner } => {

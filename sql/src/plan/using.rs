@@ -21,11 +21,12 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr as AstExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query, Select,
-    SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins, VisitMut,
+    self, Distinct, Expr as AstExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, OrderByKind, Query,
+    Select, SelectItem, SetExpr, Spanned, TableFactor, TableWithJoins, VisitMut,
 };
 
 use crate::plan::functions::Functions;
+use crate::plan::names::item_name;
 use crate::plan::nested_joins;
 use crate::plan::translate::{external, placed};
 use crate::plan::types::folded;
@@ -43,15 +44,18 @@ const MERGED_RIGHT: &str = "?right?";
 /// # Errors
 /// None of its own.
 pub(crate) fn nest(query: &mut Query) -> Result<(), SqlError> {
+    let mut depth = 0_usize;
     walk_mut(query, &mut |part| {
         match part {
+            PartMut::Query(_) => depth += 1,
             PartMut::Select(select) => {
                 select.from.iter_mut().for_each(nest_joins);
-                name_merged(select)?;
+                name_merged(select, depth > 1)?;
             }
             PartMut::QueryEnd(query) => {
                 name_grouped(query)?;
-                name_ordered(query)?;
+                name_ordered(query, depth > 1)?;
+                depth -= 1;
             }
             PartMut::TableFactor(TableFactor::NestedJoin { table_with_joins, .. })
                 if merged_join(table_with_joins).is_none() =>
@@ -154,8 +158,8 @@ fn name_sides(part: &mut impl VisitMut, sides: &[(String, String)]) -> Result<()
 }
 
 /// Names of merged columns in conditions and expressions, where DataFusion takes them for ambiguous or for what the list calls so,
-/// get their relation.
-fn name_merged(select: &mut Select) -> Flow {
+/// get their relation. Within a query, names alone do too: DataFusion would look for one that is ambiguous in the query around it.
+fn name_merged(select: &mut Select, is_inner: bool) -> Flow {
     let names = merged_names(select);
     if names.is_empty() {
         return ControlFlow::Continue(());
@@ -169,12 +173,17 @@ fn name_merged(select: &mut Select) -> Flow {
         GroupByExpr::Expressions(keys, _) => keys.as_mut_slice(),
         GroupByExpr::All(_) => &mut [],
     };
-    parts.extend(listed.chain(grouped).filter(|expr| !is_name(expr)));
+    let first_of = match &mut select.distinct {
+        Some(Distinct::On(keys)) if is_inner => keys.as_mut_slice(),
+        _ => &mut [],
+    };
+    let shown = listed.chain(grouped).filter(|expr| is_inner || !is_name(expr));
+    parts.extend(shown.chain(first_of));
     told(parts.into_iter().try_for_each(|part| name_in(part, &names)))
 }
 
 /// So in the keys of ORDER BY.
-fn name_ordered(query: &mut Query) -> Flow {
+fn name_ordered(query: &mut Query, is_inner: bool) -> Flow {
     let Query { body, order_by, .. } = query;
     let (SetExpr::Select(select), Some(order)) = (body.as_ref(), order_by) else {
         return ControlFlow::Continue(());
@@ -182,10 +191,13 @@ fn name_ordered(query: &mut Query) -> Flow {
     let (names, OrderByKind::Expressions(keys)) = (merged_names(select), &mut order.kind) else {
         return ControlFlow::Continue(());
     };
-    let mut keys = keys
-        .iter_mut()
-        .map(|key| &mut key.expr)
-        .filter(|expr| !is_name(expr));
+    let shown: Vec<String> = select.projection.iter().filter_map(item_name).collect();
+    let is_meant = |expr: &&mut AstExpr| match &**expr {
+        // What the list calls so comes first.
+        AstExpr::Identifier(name) => is_inner && !shown.contains(&folded(name)),
+        _ => true,
+    };
+    let mut keys = keys.iter_mut().map(|key| &mut key.expr).filter(is_meant);
     told(keys.try_for_each(|key| name_in(key, &names)))
 }
 

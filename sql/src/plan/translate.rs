@@ -362,6 +362,10 @@ fn not_implemented(message: &str) -> SqlError {
         };
         return SqlError::unsupported(what);
     }
+    if shown.contains("undecorrelated") {
+        return SqlError::unsupported("a subquery that reads outer columns in this way")
+            .with_hint("Write it as a join.");
+    }
     if shown.contains("ast node") || shown.contains('{') || shown.contains(": [") {
         return SqlError::unsupported("an expression or clause of this query");
     }

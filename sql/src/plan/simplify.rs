@@ -3,7 +3,7 @@
 //! DataFusion merges them as if there were no NULL: `x NOT IN (1) OR x NOT IN (2)` becomes true, and `x IN (1) AND x NOT IN (2, NULL)`
 //! becomes `x IN (1)`.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use datafusion::common::Result as PlanResult;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -36,19 +36,21 @@ impl OptimizerRule for Simplify {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> PlanResult<Transformed<LogicalPlan>> {
-        let mut is_hidden = false;
+        let mut is_many = false;
+        plan.apply_expressions(|expr| {
+            is_many |= !tested_often(expr)?.is_empty();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if !is_many {
+            return self.rule.rewrite(plan, config);
+        }
         let names = NamePreserver::new(&plan);
         let mut saved = Vec::new();
         let plan = plan.map_expressions(|expr| {
             saved.push(names.save(&expr));
-            let hidden = hidden(expr)?;
-            is_hidden |= hidden.transformed;
-            Ok(hidden)
+            hidden(expr)
         })?;
         let simplified = self.rule.rewrite(plan.data, config)?;
-        if !is_hidden {
-            return Ok(simplified);
-        }
         let mut saved = saved.into_iter();
         simplified.transform_data(|plan| {
             let plan = plan.map_expressions(|expr| {
@@ -63,9 +65,10 @@ impl OptimizerRule for Simplify {
     }
 }
 
-/// The expression with values that are tested for two lists under another name.
-fn hidden(expr: Expr) -> PlanResult<Transformed<Expr>> {
-    let mut tests: BTreeMap<String, usize> = BTreeMap::new();
+/// The values that an expression tests for more than one list.
+fn tested_often(expr: &Expr) -> PlanResult<BTreeSet<String>> {
+    let mut once = BTreeSet::new();
+    let mut often = BTreeSet::new();
     expr.apply(|expr| {
         let tested = match expr {
             Expr::InList(list) => Some(list.expr.as_ref()),
@@ -76,15 +79,23 @@ fn hidden(expr: Expr) -> PlanResult<Transformed<Expr>> {
             }) => compared(left).and(compared(right)),
             _ => None,
         };
-        if let Some(tested) = tested {
-            *tests.entry(tested.to_string()).or_default() += 1;
+        if let Some(tested) = tested.map(ToString::to_string)
+            && !once.insert(tested.clone())
+        {
+            often.insert(tested);
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    if !tests.values().any(|tests| *tests > 1) {
+    Ok(often)
+}
+
+/// The expression with such values under another name.
+fn hidden(expr: Expr) -> PlanResult<Transformed<Expr>> {
+    let often = tested_often(&expr)?;
+    if often.is_empty() {
         return Ok(Transformed::no(expr));
     }
-    let is_many = |expr: &Expr| tests.get(&expr.to_string()).is_some_and(|tests| *tests > 1);
+    let is_many = |expr: &Expr| often.contains(&expr.to_string());
     let mut named = 0_usize;
     let mut other_name = |expr: Expr| {
         named += 1;
